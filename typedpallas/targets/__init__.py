@@ -28,6 +28,8 @@ class TpuTarget:
     topology: str
     """The smallest topology that libtpu describes without hardware."""
     generation: int
+    cores: int
+    """TensorCores in one JAX device."""
     lanes: int
     sublanes: int
     vmem_default_bytes: int
