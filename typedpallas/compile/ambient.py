@@ -16,6 +16,7 @@ from jax.sharding import AbstractDevice, AbstractMesh
 from typedpallas import targets
 from typedpallas.targets import GpuTarget, Target
 
+
 @dataclass(frozen=True)
 class _DescribedGpu(AbstractDevice):
     """An abstract GPU that, like a real one, knows its compute capability (``"9.0"``).

@@ -1,0 +1,40 @@
+"""typedpallas: typed Pallas kernels, placement as a static obligation, judged by the vendors' compilers.
+
+Names are loaded when they are first used: annotations, patterns and the rule book import no JAX.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "dtypes": (
+        "DType Number Float Integer Signed Unsigned bool_ i4 i8 i16 i32 i64 u4 u8 u16 u32 u64 "
+        "f16 bf16 f32 f64 f4_e2m1fn f8_e4m3fn f8_e5m2 f8_e4m3b11fnuz f8_e8m0fnu"
+    ),
+    "types": "Ref In Out InOut Scratch Block Array Dim Multiple Mul Add FloorDiv CDiv AnnotationError",
+    "spaces": "MemorySpace BLOCK ACC STATE",
+    "chips": "targets UnknownTarget",
+    "diagnostics": "Diagnostic PlacementError",
+    "pattern": "PatternError",
+    "launching": "launch spec pallas_call Launch LaunchError",
+    "portable": "mma dot first last load_rows broadcast_rows",
+    "tracing": "check Report",
+    "compilers": "compile Compiled CompileError",
+    "typing": "typed",
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__version__ = "0.1.0"
+__all__ = sorted(_MODULE)
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE:
+            raise AttributeError(f"module `typedpallas` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULE[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]

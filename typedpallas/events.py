@@ -1,0 +1,170 @@
+"""What a checker saw in a kernel: the one vocabulary between the front ends and the rules.
+
+The mypy plugin builds these with symbolic sizes, the trace checker with numbers; a rule cannot tell which.
+None always means "unknown", never "nothing".
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from typedpallas.chips import Machine, Target
+from typedpallas.dims import Facts, Size
+from typedpallas.spaces import MemorySpace
+from typedpallas.types import Direction
+
+type Shape = tuple[Size | None, ...]
+type Backend = Literal["mosaic_tpu", "mosaic_gpu", "triton"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What holds around an event. Without a backend or target only rules that hold everywhere speak."""
+
+    facts: Facts = field(default_factory=Facts)
+    backend: Backend | None = None
+    target: Target | None = None
+
+    @property
+    def machine(self) -> Machine | None:
+        """The kind of machine, as far as target or backend tell."""
+        if self.target is not None:
+            return self.target.machine
+        if self.backend is None:
+            return None
+        return "tpu" if self.backend == "mosaic_tpu" else "gpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefFact:
+    """A buffer that the kernel was given or made. ``shape`` in elements; ``dtype`` is JAX's name."""
+
+    name: str
+    space: type[MemorySpace] | None
+    dtype: str | None
+    shape: Shape | None
+    direction: Direction | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """One load from or store to a ref. ``moved`` is the shape that the index selects, in elements."""
+
+    op: Literal["load", "store"]
+    ref: RefFact
+    moved: Shape | None
+    value_shape: Shape | None = None
+    """Stores: the shape of the value."""
+    value_dtype: str | None = None
+    """Stores: the value's element type; none if unknown or a Python scalar."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The block of one operand. Sizes in elements; a squeezed dim of the block is ``"squeezed"``."""
+
+    name: str
+    role: Literal["in", "out"]
+    space: type[MemorySpace] | None
+    dtype: str | None
+    block: tuple[Size | Literal["squeezed"] | None, ...]
+    array: Shape
+    ragged: frozenset[int] | None = frozenset()
+    """The axes on which a partial last block was asked for; none where it can't be asked for (plain Pallas)."""
+    block_names: tuple[str | None, ...] = ()
+    """The dim that gives each block size, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexMap:
+    """The index map of one operand over the grid. Results are block indices."""
+
+    name: str
+    role: Literal["in", "out"]
+    grid: Shape | None
+    parameters: int
+    """How many arguments the map takes."""
+    results: int | None
+    """How many block indices it returns."""
+    block: tuple[Size | Literal["squeezed"] | None, ...]
+    array: Shape
+    affine: tuple[Size | None, ...] | None = None
+    """Each result over the names ``g0, g1, ...`` of the grid ids, where it is such a polynomial."""
+    at: Callable[[tuple[int, ...]], tuple[int, ...]] | None = None
+    """The map at one grid point, where it can be evaluated."""
+    semantics: tuple[Literal["parallel", "arbitrary"], ...] | None = None
+    """How the grid axes run, where the launch says so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridAxis:
+    """A named grid axis of a launch and the output that does or does not depend on it."""
+
+    axis: str
+    output: str
+    in_output: bool
+    declared_parallel: bool
+    trailing: bool
+    """Whether only such axes follow it in the grid."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A function that JAX's abstract evaluation refused, in JAX's words."""
+
+    function: str
+    operands: tuple[str, ...]
+    """The operands' types, as messages write them."""
+    refusal: str
+    kind: Literal["shape", "dtype"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """An intermediate value of a kernel."""
+
+    primitive: str
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """A space that a launch or a scratch buffer asks for."""
+
+    name: str
+    space: type[MemorySpace]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryItem:
+    """One buffer in a memory ledger: bytes at least and at most, and how they come about."""
+
+    name: str
+    low: int
+    high: int
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryUse:
+    """What a kernel asks of one on-chip space of the target. Bytes."""
+
+    space: Literal["vmem", "smem", "shared", "tmem"]
+    items: tuple[MemoryItem, ...]
+    limit: int
+    limit_from: str
+    """Where the limit comes from, for messages."""
+
+    @property
+    def low(self) -> int:
+        """The bytes that the kernel certainly needs."""
+        return sum(item.low for item in self.items)
+
+    @property
+    def high(self) -> int:
+        """The bytes that it needs at most."""
+        return sum(item.high for item in self.items)
+
+
+type Event = Access | Window | IndexMap | GridAxis | Operation | Value | Placement | MemoryUse
