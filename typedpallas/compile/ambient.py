@@ -1,9 +1,9 @@
 """Trace and lower as if on a chip that is not here.
 
 Pallas asks JAX's ambient abstract mesh which chip it writes for: its device kind, its number of cores
-and, in Mosaic GPU, its compute capability. `target_context` sets a mesh that carries a described device, so no
-vendor's library is loaded and nothing global is patched. JAX keys its trace caches on the ambient mesh:
-a function traced for one target is traced again for another.
+and, in Mosaic GPU, its compute capability. `target_context` sets a mesh that carries a described device,
+so no vendor's library is loaded and nothing global is patched. JAX keys its trace caches on the ambient
+mesh: a function traced for one target is traced again for another.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import jax
 from jax.sharding import AbstractDevice, AbstractMesh
 
-from typedpallas import targets
-from typedpallas.targets import GpuTarget, Target
+from typedpallas.targets import GpuTarget, Target, for_device_kind, get
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ def target_context(target: str | Target) -> Iterator[Target]:
     ``jax.jit(fn).trace(*avals).lower(lowering_platforms=(lowering_platform(target),))``.
 
     Raises:
-        targets.UnknownTarget: no such target.
+        typedpallas.targets.UnknownTarget: no such target.
     """
-    found = targets.get(target) if isinstance(target, str) else target
+    found = get(target) if isinstance(target, str) else target
     with jax.sharding.use_abstract_mesh(described_mesh(found)):
         yield found
 
@@ -70,4 +69,4 @@ def current_target() -> Target | None:
     A mesh of real devices, set with ``jax.set_mesh``, answers too where its device kind is a known target.
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
-    return None if device is None else targets.for_device_kind(device.device_kind)
+    return None if device is None else for_device_kind(device.device_kind)
