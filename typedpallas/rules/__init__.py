@@ -42,11 +42,12 @@ def by_slug(slug: str) -> Rule:
 
 
 @functools.cache
-def _judging(kind: type[object]) -> tuple[Rule, ...]:
-    return tuple(rule for rule in all_rules().values() if kind in rule.judges)
+def _by_event() -> dict[type, tuple[Rule, ...]]:
+    kinds = {kind for rule in all_rules().values() for kind in rule.judges}
+    return {kind: tuple(rule for rule in all_rules().values() if kind in rule.judges) for kind in kinds}
 
 
 def judge(event: Event, context: Context) -> Iterator[Finding]:
     """Everything that the rule book has to say about an event."""
-    for rule in _judging(event.__class__):
+    for rule in _by_event().get(type(event), ()):
         yield from rule.judge(event, context)

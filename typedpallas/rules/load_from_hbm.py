@@ -18,7 +18,11 @@ from typedpallas.tpu import HBM, VMEM
 
 ARGS = (jax.ShapeDtypeStruct((32, 128), jnp.float32),)
 
-def kernel(table: In[HBM, f32, L[32], L[128]], out: Out[VMEM, f32, L[8], L[128]], stage: Scratch[VMEM, f32, L[8], L[128]]) -> None:
+def kernel(
+    table: In[HBM, f32, L[32], L[128]],
+    out: Out[VMEM, f32, L[8], L[128]],
+    stage: Scratch[VMEM, f32, L[8], L[128]],
+) -> None:
     {body}
 
 def run(table: jax.Array) -> jax.Array:
