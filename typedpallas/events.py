@@ -4,7 +4,7 @@ The mypy plugin builds these with symbolic sizes, the trace checker with numbers
 None always means "unknown", never "nothing".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -167,4 +167,83 @@ class MemoryUse:
         return sum(item.high for item in self.items)
 
 
-type Event = Access | Window | IndexMap | GridAxis | Operation | Value | Placement | MemoryUse
+@dataclass(frozen=True, kw_only=True)
+class LaunchText:
+    """The pattern and the grid axes of a launch, as written."""
+
+    pattern: str
+    grid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operands:
+    """The refs that a kernel takes, in order, and how many a launch hands it; none where unknown."""
+
+    kernel: str
+    parameters: tuple[tuple[str, Direction | None], ...]
+    inputs: int | None
+    outputs: int | None
+    scratch: int | None = None
+    source: str = "the pattern"
+    """What counts them, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """What a launch gives to one kernel parameter. ``ref`` is the parameter as annotated."""
+
+    kernel: str
+    ref: RefFact
+    source: str
+    """What gives it, for messages: the pattern's operand, a block spec, an array."""
+    space: type[MemorySpace] | None = None
+    dtype: str | None = None
+    block: Shape | None = None
+    """What the kernel sees, squeezed dims left out. Elements."""
+    windowed: bool | None = None
+    """Whether it moves with the grid."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where the sizes of the annotation's dims come from, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimSize:
+    """A size that something gives to a dim."""
+
+    dim: str
+    size: Size
+    origin: str
+    """Where it comes from, for messages: "`BK=64` in this call"."""
+    multiple: int = 1
+    """What the bound of the dim promises to divide it."""
+    earlier: tuple[Size, str] | None = None
+    """The size that the dim has already, and its origin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallSizes:
+    """The sizes that a call of a launch may name, needs, and names."""
+
+    launch: str
+    known: tuple[str, ...]
+    needed: tuple[str, ...]
+    given: tuple[str, ...]
+    complete: bool = True
+    """Whether ``given`` is all of them (a call with ``**sizes`` shows only some)."""
+
+
+type Event = (
+    Access
+    | Window
+    | IndexMap
+    | GridAxis
+    | Operation
+    | Value
+    | Placement
+    | MemoryUse
+    | LaunchText
+    | Operands
+    | Argument
+    | DimSize
+    | CallSizes
+)
