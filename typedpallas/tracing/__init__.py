@@ -1,0 +1,4 @@
+"""Level 2: what a trace shows of any JAX function's kernels, judged by the rule book."""
+
+from typedpallas.tracing.check import Report as Report
+from typedpallas.tracing.check import check as check

@@ -1,0 +1,186 @@
+"""Every private part of JAX that tracing needs, in one place. Checked against JAX 0.11.2 and 0.12.0.1.
+
+Classes of the Pallas backends are told apart by their module's name, so that no backend is imported (Mosaic GPU's
+needs a library that CPU-only machines may lack).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+import jax
+from jax._src import source_info_util
+from jax._src.pallas import core as pallas_core
+
+import typedpallas
+from typedpallas import gpu, spaces, tpu
+from typedpallas.diagnostics import Place
+from typedpallas.events import Backend
+from typedpallas.spaces import MemorySpace
+
+_HERE = os.path.dirname(typedpallas.__file__) + os.sep
+_KERNELS = os.path.join(_HERE, "kernels") + os.sep
+
+
+def open_jaxpr(jaxpr: Any) -> Any:
+    """The `Jaxpr` in what may be a `ClosedJaxpr` (JAX 0.12 has only the former)."""
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def trace(fn: Callable[..., Any], avals: tuple[Any, ...]) -> Any:
+    """The jaxpr of ``fn`` on shapes; ``avals`` may be pytrees."""
+    return open_jaxpr(jax.make_jaxpr(fn)(*avals))
+
+
+def is_jaxpr(value: Any) -> bool:
+    """Whether it is a jaxpr, open or closed."""
+    return hasattr(open_jaxpr(value), "eqns") and hasattr(open_jaxpr(value), "invars")
+
+
+def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+    """Every jaxpr among an equation's parameters, in their order."""
+    for value in eqn.params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if is_jaxpr(item):
+                yield open_jaxpr(item)
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an equation's operand is a constant written into it."""
+    return hasattr(atom, "val")
+
+
+def is_user_file(file: str) -> bool:
+    """Whether a frame there is a person's code: neither JAX's nor the standard library's nor this package's own.
+
+    The kernels that this package brings count as a person's code.
+    """
+    if file.startswith(_HERE) and not file.startswith(_KERNELS):
+        return False
+    return source_info_util.is_user_filename(file)
+
+
+def place(eqn: Any) -> Place:
+    """The innermost line of a person's code that made the equation; unknown if there is none."""
+    for frame in source_info_util.user_frames(eqn.source_info.traceback):
+        if is_user_file(frame.file_name):
+            return Place(file=frame.file_name, line=frame.start_line, column=frame.start_column + 1)
+    return Place()
+
+
+def place_of_error(traceback: TracebackType | None) -> Place:
+    """The innermost line of a person's code in an exception's traceback; unknown if there is none."""
+    found = Place()
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if is_user_file(file):
+            found = Place(file=file, line=traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
+
+
+def _backend_of_class(value: Any) -> Backend | None:
+    module = type(value).__module__
+    for package, backend in _BACKENDS.items():
+        if module.startswith(package):
+            return backend
+    return None
+
+
+_PALLAS = "jax._src.pallas."
+_BACKENDS: dict[str, Backend] = {
+    _PALLAS + "mosaic_gpu": "mosaic_gpu",
+    _PALLAS + "mosaic": "mosaic_tpu",
+    _PALLAS + "triton": "triton",
+}
+
+
+def backend_of(*values: Any) -> Backend | None:
+    """The backend whose package defines the class of one of these (compiler parameters, a mesh, a memory space)."""
+    return next((found for value in values if (found := _backend_of_class(value))), None)
+
+
+def is_sparse_core(mesh: Any) -> bool:
+    """Whether a mesh is one of SparseCore's subcores."""
+    return type(mesh).__module__ == _PALLAS + "mosaic.sc_core"
+
+
+def is_tensor_core_mesh(mesh: Any) -> bool:
+    """Whether a mesh is of whole TensorCores."""
+    return type(mesh).__name__ == "TensorCoreMesh"
+
+
+def memory_space(aval: Any) -> Any:
+    """JAX's memory space of a ref's type; none if it says nothing."""
+    return getattr(aval, "memory_space", None)
+
+
+_TPU = {
+    "vmem": tpu.VMEM,
+    "smem": tpu.SMEM,
+    "hbm": tpu.HBM,
+    "cmem": tpu.CMEM,
+    "vmem_shared": tpu.VMEM_SHARED,
+}
+_TPU_SEMAPHORES = {"dma_sem": tpu.DMA, "sem": tpu.REGULAR, "barrier_sem": tpu.BARRIER}
+_GPU = {"gmem": gpu.GMEM, "smem": gpu.SMEM, "tmem": gpu.TMEM, "regs": gpu.REGS}
+_DEFAULT: dict[Backend | None, type[MemorySpace]] = {
+    None: spaces.BLOCK,
+    "mosaic_tpu": tpu.VMEM,
+    "mosaic_gpu": gpu.SMEM,
+    "triton": gpu.GMEM,
+}
+_ANY: dict[Backend | None, type[MemorySpace] | None] = {
+    None: None,
+    "mosaic_tpu": tpu.ANY,
+    "mosaic_gpu": gpu.GMEM,
+    "triton": gpu.GMEM,
+}
+
+
+def space_of(aval: Any, backend: Backend | None) -> type[MemorySpace] | None:
+    """The space of a ref's type; none where it is unknown, or is no space of this package's.
+
+    Pallas's default and ``ANY`` become what the backend makes of them.
+    """
+    space = memory_space(aval)
+    name = str(getattr(space, "value", space))
+    if isinstance(space, pallas_core.MemorySpace):
+        if name == "default":
+            return _DEFAULT[backend]
+        if name == "any":
+            return _ANY[backend]
+        return tpu.SMEM if backend in (None, "mosaic_tpu") else None
+    owner = _backend_of_class(space)
+    if owner == "mosaic_tpu":
+        return _TPU_SEMAPHORES.get(dtype_name(aval) or "") if name == "semaphore_mem" else _TPU.get(name)
+    if owner == "mosaic_gpu":
+        kind = type(aval).__name__
+        if "Barrier" in str(getattr(aval, "dtype", "")):
+            return gpu.Barrier
+        return gpu.ACC if kind == "WGMMAAbstractAccumulatorRef" else _GPU.get(name)
+    return None
+
+
+def dtype_name(aval: Any) -> str | None:
+    """JAX's name of an element type; none where the value has none."""
+    dtype = getattr(aval, "dtype", None)
+    return None if dtype is None else str(getattr(dtype, "name", dtype))
+
+
+def shape_of(aval: Any) -> tuple[int | None, ...] | None:
+    """The shape in elements; none for dims that are not numbers, or where there is no shape at all."""
+    shape = getattr(aval, "shape", None)
+    return None if shape is None else tuple(d if isinstance(d, int) else None for d in shape)
+
+
+def block_dims(mapping: Any) -> tuple[int | str | None, ...]:
+    """The block of a `BlockMapping`: elements, ``"squeezed"``, or none for kinds that are no plain block."""
+    return tuple(_block_dim(dim) for dim in mapping.block_shape)
+
+
+def _block_dim(dim: Any) -> int | str | None:
+    if isinstance(dim, pallas_core.Squeezed):
+        return "squeezed"
+    return dim.block_size if isinstance(dim, pallas_core.Blocked) and isinstance(dim.block_size, int) else None

@@ -1,0 +1,167 @@
+"""Find every kernel in a traced function, and put what JAX knows of it in one form."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from typedpallas.diagnostics import Place
+from typedpallas.events import Backend
+from typedpallas.spaces import MemorySpace
+from typedpallas.tracing import jaxapi
+
+type Role = Literal["prefetch", "in", "out", "scratch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """One ref that the kernel gets. Shapes in elements; none where unknown."""
+
+    name: str
+    """The kernel's parameter, as far as JAX knows it."""
+    role: Role
+    origin: str
+    """Where Pallas says it comes from: ``args[0]``, ``outputs``; empty if it does not say."""
+    aval: Any
+    """JAX's type of the ref."""
+    space: type[MemorySpace] | None
+    dtype: str | None
+    shape: tuple[int | None, ...] | None
+    """What the kernel sees: the block without its squeezed dims."""
+    block: tuple[int | str | None, ...] | None = None
+    """As in `jaxapi.block_dims`; none if the operand has no block."""
+    array: tuple[int, ...] | None = None
+    """The whole array."""
+    mapping: Any = None
+    """JAX's `BlockMapping`, or none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCall:
+    """One kernel: a ``pallas_call``, or one program of ``pl.kernel`` / ``plgpu.kernel``."""
+
+    name: str
+    eqn: Any
+    jaxpr: Any
+    """The body; its ``invars`` are ``operands``, in order."""
+    grid: tuple[int | None, ...]
+    """Steps along each axis; none where known only when it runs."""
+    operands: tuple[Operand, ...]
+    compiler_params: Any
+    place: Place
+    backend: Backend | None
+    """None where neither parameters, spaces nor the target tell."""
+    aliases: tuple[tuple[int, int], ...] = ()
+    """Input to output positions, as Pallas counts them."""
+    mesh: Any = None
+    """The mesh of a ``pl.kernel`` program."""
+    interpret: bool = False
+    """Whether it asks for interpret mode by itself."""
+
+    @property
+    def understood(self) -> bool:
+        """Whether its body runs on a machine that the rule book describes (SparseCore's it does not)."""
+        return not jaxapi.is_sparse_core(self.mesh)
+
+
+def kernels(jaxpr: Any, backend: Backend | None = None) -> Iterator[KernelCall]:
+    """Every kernel in a jaxpr, outer to inner, in order. ``backend`` is for kernels that do not tell their own."""
+    for eqn in jaxapi.open_jaxpr(jaxpr).eqns:
+        kind = eqn.primitive.name
+        if kind == "pallas_call":
+            yield _pallas_call(eqn, backend)
+        elif kind == "mpmd_map":
+            yield from _programs(eqn, eqn.params["jaxprs"], eqn.params["meshes"], backend)
+        elif kind == "core_map":
+            yield from _programs(eqn, (eqn.params["jaxpr"],), (eqn.params["mesh"],), backend)
+        else:
+            for inner in jaxapi.inner_jaxprs(eqn):
+                yield from kernels(inner, backend)
+
+
+def _name(eqn: Any, jaxpr: Any) -> str:
+    given = eqn.params.get("name")
+    info = jaxpr.debug_info
+    return str(given or (info.func_src_info or "").split(" at ")[0] or "kernel")
+
+
+def _parameter_names(jaxpr: Any) -> tuple[str, ...]:
+    names = tuple(jaxpr.debug_info.arg_names or ())
+    return names if len(names) == len(jaxpr.invars) else tuple(f"refs[{i}]" for i in range(len(jaxpr.invars)))
+
+
+def _own_backend(eqn: Any, jaxpr: Any, *hints: Any) -> Backend | None:
+    """What the kernel's own parameters or spaces say."""
+    avals = [v.aval for v in jaxpr.invars]
+    return jaxapi.backend_of(eqn.params.get("compiler_params"), *hints, *map(jaxapi.memory_space, avals))
+
+
+def _pallas_call(eqn: Any, backend: Backend | None) -> KernelCall:
+    jaxpr = jaxapi.open_jaxpr(eqn.params["jaxpr"])
+    mapping = eqn.params["grid_mapping"]
+    backend = _own_backend(eqn, jaxpr) or backend
+    blocks = [None] * mapping.num_index_operands + list(mapping.block_mappings)
+    blocks += [None] * len(mapping.scratch_avals)
+    roles: list[Role] = [
+        *itertools.repeat("prefetch", mapping.num_index_operands),
+        *itertools.repeat("in", mapping.num_inputs),
+        *itertools.repeat("out", mapping.num_outputs),
+        *itertools.repeat("scratch", len(mapping.scratch_avals)),
+    ]
+    operands = [
+        _operand(name, role, var.aval, block, backend)
+        for name, role, var, block in zip(_parameter_names(jaxpr), roles, jaxpr.invars, blocks, strict=True)
+    ]
+    return KernelCall(
+        name=_name(eqn, jaxpr),
+        eqn=eqn,
+        jaxpr=jaxpr,
+        grid=tuple(d if isinstance(d, int) else None for d in mapping.grid),
+        operands=tuple(operands),
+        compiler_params=eqn.params["compiler_params"],
+        place=jaxapi.place(eqn),
+        backend=backend,
+        aliases=tuple(eqn.params["input_output_aliases"]),
+        interpret=bool(eqn.params["interpret"]),
+    )
+
+
+def _operand(name: str, role: Role, aval: Any, mapping: Any, backend: Backend | None) -> Operand:
+    return Operand(
+        name=name,
+        role=role,
+        origin=str(mapping.origin) if mapping is not None else "",
+        aval=aval,
+        space=jaxapi.space_of(aval, backend),
+        dtype=jaxapi.dtype_name(aval),
+        shape=jaxapi.shape_of(aval),
+        block=jaxapi.block_dims(mapping) if mapping is not None else None,
+        array=tuple(mapping.array_aval.shape) if mapping is not None else None,
+        mapping=mapping,
+    )
+
+
+def _programs(eqn: Any, jaxprs: Any, meshes: Any, backend: Backend | None) -> Iterator[KernelCall]:
+    """The programs of a ``pl.kernel``, one for each mesh; they have no blocks."""
+    for body, mesh in zip(jaxprs, meshes, strict=True):
+        jaxpr = jaxapi.open_jaxpr(body)
+        own = _own_backend(eqn, jaxpr, mesh) or backend
+        first_out = len(eqn.invars)
+        first_scratch = first_out + len(eqn.params.get("out_avals", ()))
+        roles: list[Role] = ["in" if i < first_out else "out" for i in range(first_scratch)]
+        roles += ["scratch"] * len(jaxpr.invars)
+        yield KernelCall(
+            name=_name(eqn, jaxpr),
+            eqn=eqn,
+            jaxpr=jaxpr,
+            grid=(),
+            operands=tuple(
+                _operand(name, role, var.aval, None, own)
+                for name, role, var in zip(_parameter_names(jaxpr), roles, jaxpr.invars, strict=False)
+            ),
+            compiler_params=eqn.params.get("compiler_params"),
+            place=jaxapi.place(eqn),
+            backend=own,
+            mesh=mesh,
+            interpret=bool(eqn.params.get("interpret")),
+        )
