@@ -102,15 +102,9 @@ def _pallas_call(eqn: Any, backend: Backend | None) -> KernelCall:
     backend = _own_backend(eqn, jaxpr) or backend
     blocks = [None] * mapping.num_index_operands + list(mapping.block_mappings)
     blocks += [None] * len(mapping.scratch_avals)
-    roles: list[Role] = [
-        *itertools.repeat("prefetch", mapping.num_index_operands),
-        *itertools.repeat("in", mapping.num_inputs),
-        *itertools.repeat("out", mapping.num_outputs),
-        *itertools.repeat("scratch", len(mapping.scratch_avals)),
-    ]
     operands = [
         _operand(name, role, var.aval, block, backend)
-        for name, role, var, block in zip(_parameter_names(jaxpr), roles, jaxpr.invars, blocks, strict=True)
+        for name, role, var, block in zip(_parameter_names(jaxpr), _roles(mapping), jaxpr.invars, blocks, strict=True)
     ]
     return KernelCall(
         name=_name(eqn, jaxpr),
@@ -124,6 +118,13 @@ def _pallas_call(eqn: Any, backend: Backend | None) -> KernelCall:
         aliases=tuple(eqn.params["input_output_aliases"]),
         interpret=bool(eqn.params["interpret"]),
     )
+
+
+def _roles(mapping: Any) -> Iterator[Role]:
+    yield from itertools.repeat("prefetch", mapping.num_index_operands)
+    yield from itertools.repeat("in", mapping.num_inputs)
+    yield from itertools.repeat("out", mapping.num_outputs)
+    yield from itertools.repeat("scratch", len(mapping.scratch_avals))
 
 
 def _operand(name: str, role: Role, aval: Any, mapping: Any, backend: Backend | None) -> Operand:
