@@ -1,0 +1,110 @@
+"""`wrong-block`."""
+
+from collections.abc import Iterator
+
+from typedpallas import solve
+from typedpallas.dims import Size
+from typedpallas.events import Argument, Context, Event
+from typedpallas.rules.base import Example, Finding, Rule
+
+_LAUNCH = """
+import jax
+import jax.numpy as jnp
+from typing import Literal as L
+import typedpallas as tp
+from typedpallas import In, Multiple, Out, f32
+
+ARGS = (jax.ShapeDtypeStruct((64, 256), jnp.float32),)
+
+def double[BM: Multiple[L[8]], BN: Multiple[L[128]]](
+    x: In[tp.BLOCK, f32, BM, BN],
+    o: Out[tp.BLOCK, f32, BM, BN],
+) -> None:
+    o[...] = x[...] * 2.0
+
+doubled = tp.launch(double, "{operand} -> (i BM) (j BN)", grid="i j")
+
+def run(x: jax.Array) -> jax.Array:
+    return doubled(x, BM=8, BN=128)
+
+def reference(x: jax.Array) -> jax.Array:
+    return x * 2.0
+"""
+
+
+class WrongBlock(Rule):
+    """What a launch cuts out for a kernel parameter is not what its annotation says.
+
+    The block of an operand, squeezed dims left out, is the ref that the kernel sees. Its rank is the rank of the
+    annotation; each size is the number there, or goes by the name of the type parameter there.
+
+    Machines: all. Source: the kernel's own signature.
+    """
+
+    slug = "wrong-block"
+    judges = (Argument,)
+    message = "the block of `{name}` does not fit its annotation{where}: expected {expected}, found {found}"
+    example = Example(
+        bad=_LAUNCH.format(operand="(i BN) (j BM)"),
+        good=_LAUNCH.format(operand="(i BM) (j BN)"),
+        targets=("tpu-v5e",),
+        levels=("types",),
+    )
+
+    def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        assert isinstance(event, Argument)
+        if event.block is None or event.ref.shape is None:
+            return
+        if len(event.block) != len(event.ref.shape):
+            yield self._rank(event)
+            return
+        for axis, (expected, found) in enumerate(zip(event.ref.shape, event.block, strict=True)):
+            if expected is None or found is None:
+                continue
+            verdict = solve.equal(expected, found, context.facts)
+            if isinstance(verdict, solve.Refuted):
+                yield self.refuted(
+                    name=event.ref.name,
+                    where=f" on axis {axis}",
+                    expected=f"{expected}",
+                    found=f"{found}",
+                    witness=_witness(expected, found, verdict),
+                    notes=(_source(event), *_origins(event, expected)),
+                    help=_edit(expected, found),
+                    blame=f"block[{axis}]",
+                )
+
+    def _rank(self, event: Argument) -> Finding:
+        assert event.block is not None
+        assert event.ref.shape is not None
+        return self.refuted(
+            name=event.ref.name,
+            where="",
+            expected=f"rank {len(event.ref.shape)} ({_shape(event.ref.shape)})",
+            found=f"rank {len(event.block)} ({_shape(event.block)})",
+            notes=(_source(event),),
+            blame="block",
+        )
+
+
+def _shape(shape: tuple[Size | None, ...]) -> str:
+    return ", ".join("?" if size is None else str(size) for size in shape) or "a scalar"
+
+
+def _witness(expected: Size, found: Size, verdict: solve.Refuted) -> str:
+    if not verdict.witness:
+        return ""
+    values = ", ".join(f"{name} = {value}" for name, value in sorted(verdict.witness.items()))
+    return f"{values}: {expected.evaluate(verdict.witness)} is not {found.evaluate(verdict.witness)}"
+
+
+def _source(event: Argument) -> str:
+    return f"`{event.ref.name}` of `{event.kernel}` gets {event.source}"
+
+
+def _origins(event: Argument, size: Size) -> list[str]:
+    return [f"`{name}` is {event.origins[name]}" for name in sorted(size.names) if name in event.origins]
+
+
+def _edit(expected: Size, found: Size) -> str:
+    return f"write `{expected}` where `{found}` stands, or change the annotation"
