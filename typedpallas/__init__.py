@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "dtypes": (
-        "DType Number Float Integer Signed Unsigned bool_ i4 i8 i16 i32 i64 u4 u8 u16 u32 u64 "
-        "f16 bf16 f32 f64 f4_e2m1fn f8_e4m3fn f8_e5m2 f8_e4m3b11fnuz f8_e8m0fnu"
+        "DType Number Float Integer Signed Unsigned bool_ i2 i4 i8 i16 i32 i64 u2 u4 u8 u16 u32 u64 f16 bf16 f32 f64 "
+        "f4_e2m1fn f6_e2m3fn f6_e3m2fn f8_e3m4 f8_e4m3 f8_e4m3fn f8_e4m3fnuz f8_e4m3b11fnuz f8_e5m2 f8_e5m2fnuz "
+        "f8_e8m0fnu"
     ),
     "types": "Ref In Out InOut Scratch Block Array Dim Multiple Mul Add FloorDiv CDiv AnnotationError",
     "spaces": "MemorySpace BLOCK ACC STATE",

@@ -33,10 +33,6 @@ class Unsigned(Integer):
     """Unsigned integers."""
 
 
-def _marker(name: str, family: type[DType], jax_name: str, bits: int) -> type[DType]:
-    return type(name, (family,), {"jax_name": jax_name, "bits": bits, "__module__": __name__})
-
-
 class bool_(DType):
     """Truth values."""
 
@@ -44,31 +40,148 @@ class bool_(DType):
     bits = 8
 
 
-i4 = _marker("i4", Signed, "int4", 4)
-i8 = _marker("i8", Signed, "int8", 8)
-i16 = _marker("i16", Signed, "int16", 16)
-i32 = _marker("i32", Signed, "int32", 32)
-i64 = _marker("i64", Signed, "int64", 64)
-u4 = _marker("u4", Unsigned, "uint4", 4)
-u8 = _marker("u8", Unsigned, "uint8", 8)
-u16 = _marker("u16", Unsigned, "uint16", 16)
-u32 = _marker("u32", Unsigned, "uint32", 32)
-u64 = _marker("u64", Unsigned, "uint64", 64)
-f16 = _marker("f16", Float, "float16", 16)
-bf16 = _marker("bf16", Float, "bfloat16", 16)
-f32 = _marker("f32", Float, "float32", 32)
-f64 = _marker("f64", Float, "float64", 64)
-f4_e2m1fn = _marker("f4_e2m1fn", Float, "float4_e2m1fn", 4)
-f8_e4m3fn = _marker("f8_e4m3fn", Float, "float8_e4m3fn", 8)
-f8_e5m2 = _marker("f8_e5m2", Float, "float8_e5m2", 8)
-f8_e4m3b11fnuz = _marker("f8_e4m3b11fnuz", Float, "float8_e4m3b11fnuz", 8)
-f8_e8m0fnu = _marker("f8_e8m0fnu", Float, "float8_e8m0fnu", 8)
+class i2(Signed):
+    jax_name = "int2"
+    bits = 2
+
+
+class i4(Signed):
+    jax_name = "int4"
+    bits = 4
+
+
+class i8(Signed):
+    jax_name = "int8"
+    bits = 8
+
+
+class i16(Signed):
+    jax_name = "int16"
+    bits = 16
+
+
+class i32(Signed):
+    jax_name = "int32"
+    bits = 32
+
+
+class i64(Signed):
+    jax_name = "int64"
+    bits = 64
+
+
+class u2(Unsigned):
+    jax_name = "uint2"
+    bits = 2
+
+
+class u4(Unsigned):
+    jax_name = "uint4"
+    bits = 4
+
+
+class u8(Unsigned):
+    jax_name = "uint8"
+    bits = 8
+
+
+class u16(Unsigned):
+    jax_name = "uint16"
+    bits = 16
+
+
+class u32(Unsigned):
+    jax_name = "uint32"
+    bits = 32
+
+
+class u64(Unsigned):
+    jax_name = "uint64"
+    bits = 64
+
+
+class f16(Float):
+    jax_name = "float16"
+    bits = 16
+
+
+class bf16(Float):
+    jax_name = "bfloat16"
+    bits = 16
+
+
+class f32(Float):
+    jax_name = "float32"
+    bits = 32
+
+
+class f64(Float):
+    jax_name = "float64"
+    bits = 64
+
+
+class f4_e2m1fn(Float):
+    jax_name = "float4_e2m1fn"
+    bits = 4
+
+
+class f6_e2m3fn(Float):
+    jax_name = "float6_e2m3fn"
+    bits = 6
+
+
+class f6_e3m2fn(Float):
+    jax_name = "float6_e3m2fn"
+    bits = 6
+
+
+class f8_e3m4(Float):
+    jax_name = "float8_e3m4"
+    bits = 8
+
+
+class f8_e4m3(Float):
+    jax_name = "float8_e4m3"
+    bits = 8
+
+
+class f8_e4m3fn(Float):
+    jax_name = "float8_e4m3fn"
+    bits = 8
+
+
+class f8_e4m3fnuz(Float):
+    jax_name = "float8_e4m3fnuz"
+    bits = 8
+
+
+class f8_e4m3b11fnuz(Float):
+    jax_name = "float8_e4m3b11fnuz"
+    bits = 8
+
+
+class f8_e5m2(Float):
+    jax_name = "float8_e5m2"
+    bits = 8
+
+
+class f8_e5m2fnuz(Float):
+    jax_name = "float8_e5m2fnuz"
+    bits = 8
+
+
+class f8_e8m0fnu(Float):
+    jax_name = "float8_e8m0fnu"
+    bits = 8
+
 
 MARKERS: tuple[type[DType], ...] = (
     bool_,
-    *(i4, i8, i16, i32, i64),
-    *(u4, u8, u16, u32, u64),
-    *(f4_e2m1fn, f8_e4m3fn, f8_e5m2, f8_e4m3b11fnuz, f8_e8m0fnu, f16, bf16, f32, f64),
+    *(i2, i4, i8, i16, i32, i64),
+    *(u2, u4, u8, u16, u32, u64),
+    *(f4_e2m1fn, f6_e2m3fn, f6_e3m2fn),
+    *(f8_e3m4, f8_e4m3, f8_e4m3fn, f8_e4m3fnuz, f8_e4m3b11fnuz, f8_e5m2, f8_e5m2fnuz, f8_e8m0fnu),
+    *(f16, bf16, f32, f64),
 )
 _BY_JAX_NAME = {marker.jax_name: marker for marker in MARKERS}
 _BY_NAME = {marker.__name__: marker for marker in MARKERS}

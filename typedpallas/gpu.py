@@ -1,6 +1,6 @@
 """The memory spaces of an NVIDIA GPU, as Mosaic GPU knows them."""
 
-from typedpallas.spaces import MemorySpace
+from typedpallas.spaces import MemorySpace, VectorLoads, VectorStores
 
 
 class GpuSpace(MemorySpace):
@@ -9,18 +9,12 @@ class GpuSpace(MemorySpace):
     machine = "gpu"
 
 
-class GMEM(GpuSpace):
+class GMEM(GpuSpace, VectorLoads, VectorStores):
     """Global memory."""
 
-    loads = "vector"
-    stores = "vector"
 
-
-class SMEM(GpuSpace):
+class SMEM(GpuSpace, VectorLoads, VectorStores):
     """Shared memory of one thread block."""
-
-    loads = "vector"
-    stores = "vector"
 
 
 class TMEM(GpuSpace):
@@ -30,19 +24,14 @@ class TMEM(GpuSpace):
     reach = "`plgpu.async_load_tmem` and `plgpu.async_store_tmem`"
 
 
-class REGS(GpuSpace):
+class REGS(GpuSpace, VectorLoads, VectorStores):
     """Registers."""
 
-    loads = "vector"
-    stores = "vector"
 
+class ACC(GpuSpace, VectorLoads, VectorStores):
+    """A WGMMA accumulator in registers: loaded at any index, stored whole, added to by `wgmma`."""
 
-class ACC(GpuSpace):
-    """A WGMMA accumulator in registers: loaded whole; written by `plgpu.wgmma` alone."""
-
-    loads = "vector"
     windowed = False
-    reach = "`plgpu.wgmma`"
 
 
 class Barrier(GpuSpace):

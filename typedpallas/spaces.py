@@ -1,7 +1,8 @@
 """Memory spaces as classes. Each owns what may be loaded and stored there and on which machine it exists.
 
-The concrete spaces live with their machine: `typedpallas.tpu`, `typedpallas.gpu`. Here are the base and the
-portable spaces, which the launch turns into a real one for each backend.
+The concrete spaces live with their machine: `typedpallas.tpu`, `typedpallas.gpu`. Here are the base, the
+capabilities that type checkers read off the base classes, and the portable spaces, which the launch turns into
+a real one for each backend.
 """
 
 from typing import ClassVar, Literal
@@ -27,11 +28,27 @@ class MemorySpace:
     """How data gets in or out where loads and stores cannot, for messages."""
 
 
-class Portable(MemorySpace):
-    """A space that each backend maps to one of its own."""
+class VectorLoads(MemorySpace):
+    """Capability: ``ref[index]`` loads a vector."""
 
     loads = "vector"
+
+
+class VectorStores(MemorySpace):
+    """Capability: ``ref[index] = value`` stores a vector."""
+
     stores = "vector"
+
+
+class Scalars(MemorySpace):
+    """Capability: loads and stores move one element, so an index names one."""
+
+    loads = "scalar"
+    stores = "scalar"
+
+
+class Portable(VectorLoads, VectorStores):
+    """A space that each backend maps to one of its own."""
 
 
 class BLOCK(Portable):

@@ -1,6 +1,8 @@
 """The memory spaces of a TPU core, as Mosaic TPU knows them."""
 
-from typedpallas.spaces import MemorySpace
+from typedpallas.spaces import MemorySpace, Scalars, VectorLoads, VectorStores
+
+_COPIES = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
 
 
 class TpuSpace(MemorySpace):
@@ -9,51 +11,45 @@ class TpuSpace(MemorySpace):
     machine = "tpu"
 
 
-class VMEM(TpuSpace):
+class VMEM(TpuSpace, VectorLoads, VectorStores):
     """Vector memory: what the vector and matrix units load from and store to."""
 
-    loads = "vector"
-    stores = "vector"
 
-
-class SMEM(TpuSpace):
+class SMEM(TpuSpace, Scalars):
     """Scalar memory: one 32-bit word at a time, for indices, flags and tables."""
-
-    loads = "scalar"
-    stores = "scalar"
 
 
 class HBM(TpuSpace):
     """High-bandwidth memory: only copies reach it."""
 
     windowed = False
-    reach = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
+    reach = _COPIES
 
 
 class ANY(TpuSpace):
     """Wherever the compiler put the array; only copies reach it."""
 
     windowed = False
-    reach = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
+    reach = _COPIES
 
 
 class CMEM(TpuSpace):
     """The common memory of a v4 chip."""
 
-    reach = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
+    reach = _COPIES
 
 
 class VMEM_SHARED(TpuSpace):
     """Vector memory shared by the subcores of a SparseCore."""
 
-    reach = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
+    reach = _COPIES
 
 
 class HOST(TpuSpace):
     """The host's memory."""
 
     windowed = False
-    reach = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
+    reach = _COPIES
 
 
 class Semaphore(TpuSpace):
