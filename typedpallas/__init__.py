@@ -28,7 +28,10 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names.spl
 __version__ = "0.1.0"
 __all__ = sorted(_MODULE)
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    # Only the stub package has this module. A checker run in this checkout finds the package before its stubs.
+    from typedpallas._public import *  # noqa: F403
+else:
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULE:
