@@ -1,0 +1,277 @@
+"""mypy's types as the rule book's facts, and back: dims and `Size`, refs and `RefFact`, blocks and `Value`.
+
+None means unknown here as everywhere; mypy's side of it is `Any`, or ``*tuple[Any, ...]`` for a whole shape.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from mypy.lookup import lookup_fully_qualified
+from mypy.maptype import map_instance_to_supertype
+from mypy.nodes import MypyFile, TypeInfo
+from mypy.types import (
+    AnyType,
+    Instance,
+    LiteralType,
+    TupleType,
+    Type,
+    TypeAliasType,
+    TypeOfAny,
+    TypeVarTupleType,
+    TypeVarType,
+    UnpackType,
+    get_proper_type,
+)
+
+from typedpallas import dtypes
+from typedpallas.dims import Atom, Facts, Monomial, Quotient, Size
+from typedpallas.dtypes import DType
+from typedpallas.events import RefFact, Shape
+from typedpallas.spaces import MemorySpace
+from typedpallas_mypy import names
+
+ANY = AnyType(TypeOfAny.special_form)
+
+
+class HasModules(Protocol):
+    """What both of mypy's plugin interfaces offer: every module it has read."""
+
+    modules: dict[str, MypyFile]
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of an array value: ``dtype`` is JAX's name, ``shape`` in elements.
+
+    ``parameter`` is the type parameter that stands for the element type, where one does. A ``weak`` value is a
+    Python scalar: it takes the element type of what it meets.
+    """
+
+    dtype: str | None
+    shape: Shape | None
+    weak: bool = False
+    parameter: TypeVarType | None = None
+
+
+UNKNOWN = Value(None, None)
+
+
+def info(api: HasModules, fullname: str) -> TypeInfo:
+    """The class of this name.
+
+    Raises:
+        LookupError: mypy has not read its module.
+    """
+    symbol = lookup_fully_qualified(fullname, api.modules)
+    if symbol is None or not isinstance(symbol.node, TypeInfo):
+        raise LookupError(f"mypy knows no class {fullname}")
+    return symbol.node
+
+
+class Types:
+    """The translation for one hook call. It remembers which type each name in a `Size` came from."""
+
+    def __init__(self, api: object) -> None:
+        self.api = cast(HasModules, api)
+        self._types: dict[str, TypeVarType] = {}
+
+    # ------------------------------------------------------------------ mypy to facts
+
+    def size(self, dim: Type) -> Size | None:
+        """The size that a dim's type says, or none if it says none."""
+        dim = get_proper_type(dim)
+        if isinstance(dim, LiteralType):
+            return Size.of(dim.value) if type(dim.value) is int else None
+        if isinstance(dim, TypeVarType):
+            return Size.of(self._name(dim))
+        if not isinstance(dim, Instance):
+            return None
+        if dim.last_known_value is not None:
+            return self.size(dim.last_known_value)
+        if dim.type.fullname.startswith(names.STATIC) and len(dim.args) == 2:
+            return self._arithmetic(dim.type.name, *dim.args)
+        return None
+
+    def _arithmetic(self, operator: str, left: Type, right: Type) -> Size | None:
+        a, b = self.size(left), self.size(right)
+        if a is None or b is None:
+            return None
+        if operator == "Mul":
+            return a * b
+        if operator == "Add":
+            return a + b
+        if b.const == 0:
+            return None
+        return a // b if operator == "FloorDiv" else a.cdiv(b)
+
+    def _name(self, parameter: TypeVarType) -> str:
+        """The name that stands for a type parameter: its own, unless another parameter has taken it."""
+        name = parameter.name
+        while name in self._types and self._types[name].id != parameter.id:
+            name += "_"
+        self._types[name] = parameter
+        return name
+
+    def shape(self, dims: Iterable[Type]) -> Shape | None:
+        """The shape that a list of dims says; none if it may have any rank."""
+        shape: list[Size | None] = []
+        for dim in dims:
+            if isinstance(dim, UnpackType):
+                inner = get_proper_type(dim.type)
+                part = self.shape(inner.items) if isinstance(inner, TupleType) else None
+                if part is None:
+                    return None
+                shape += part
+            elif isinstance(dim, TypeVarTupleType):
+                return None
+            else:
+                shape.append(self.size(dim))
+        return tuple(shape)
+
+    def ref_instance(self, kind: Type) -> Instance | None:
+        """A ref's type seen as ``Ref[space, dtype, *shape]``, whatever its direction; none if it is no ref."""
+        kind = get_proper_type(kind)
+        if isinstance(kind, TypeVarType):
+            kind = get_proper_type(kind.upper_bound)
+        if not isinstance(kind, Instance):
+            return None
+        base = next((i for i in kind.type.mro if names.is_ours(i.fullname, "Ref")), None)
+        return None if base is None else map_instance_to_supertype(kind, base)
+
+    def ref(self, kind: Type, name: str = "") -> RefFact | None:
+        """The facts of a ref; none if the type is no ref's."""
+        base = self.ref_instance(kind)
+        own = get_proper_type(kind)
+        if base is None or len(base.args) < 2:
+            return None
+        direction = names.direction(own.type) if isinstance(own, Instance) else None
+        dtype = self.dtype(base.args[1])
+        return RefFact(
+            name=name,
+            space=self.space(base.args[0]),
+            dtype=dtype if isinstance(dtype, str) else None,
+            shape=self.shape(base.args[2:]),
+            direction=direction or "ref",
+        )
+
+    def space(self, kind: Type) -> type[MemorySpace] | None:
+        """The memory space that a type stands for."""
+        kind = get_proper_type(kind)
+        return names.space(kind.type) if isinstance(kind, Instance) else None
+
+    def dtype(self, kind: Type) -> str | TypeVarType | None:
+        """JAX's name of an element type, or the type parameter that stands for one; none if unknown."""
+        kind = get_proper_type(kind)
+        if isinstance(kind, TypeVarType):
+            return kind if self.family(kind) is not None else None
+        marker = names.dtype(kind.type) if isinstance(kind, Instance) else None
+        return (marker.jax_name or None) if marker is not None else None
+
+    def family(self, parameter: TypeVarType) -> type[DType] | None:
+        """The dtype family that bounds a type parameter; none if the parameter is a dim."""
+        bound = get_proper_type(parameter.upper_bound)
+        return names.dtype(bound.type) if isinstance(bound, Instance) else None
+
+    def value(self, kind: Type) -> Value | None:
+        """What is known of a value of this type; none if it is neither an array nor a number."""
+        kind = get_proper_type(kind)
+        if isinstance(kind, TypeVarType):
+            bound = get_proper_type(kind.upper_bound)
+            return self.value(bound) if isinstance(bound, Instance) else None
+        if isinstance(kind, LiteralType):
+            return self.value(kind.fallback)
+        if not isinstance(kind, Instance):
+            return None
+        if kind.type.fullname == names.BLOCK and kind.args:
+            dtype = self.dtype(kind.args[0])
+            shape = self.shape(kind.args[1:])
+            if isinstance(dtype, TypeVarType):
+                return Value(None, shape, parameter=dtype)
+            return Value(dtype, shape)
+        if kind.type.fullname == "builtins.bool":
+            return Value("bool", ())
+        if kind.type.fullname in ("builtins.int", "builtins.float", "builtins.complex"):
+            return Value(kind.type.name, (), weak=True)
+        if kind.type.has_base("builtins.int"):
+            return Value("int", (), weak=True)
+        return UNKNOWN if kind.type.has_base(names.ARRAY) or kind.type.has_base("numpy.ndarray") else None
+
+    @property
+    def facts(self) -> Facts:
+        """What the bounds of the type parameters seen so far promise."""
+        return Facts(multiples={name: multiple_of(kind) for name, kind in self._types.items()})
+
+    # ------------------------------------------------------------------ facts to mypy
+
+    def instance(self, fullname: str, args: Sequence[Type] = ()) -> Instance:
+        """A class of this name applied to arguments."""
+        return Instance(info(self.api, fullname), list(args))
+
+    def literal(self, value: int) -> Type:
+        """``Literal[value]``."""
+        return LiteralType(value, self.instance("builtins.int"))
+
+    def dim(self, size: Size | None) -> Type:
+        """The one type that says this size."""
+        if size is None:
+            return ANY
+        if size.const is not None:
+            return self.literal(size.const)
+        terms = [self._term(monomial, count) for monomial, count in size.terms]
+        return functools.reduce(lambda a, b: self.instance(names.STATIC + "Add", [a, b]), terms)
+
+    def _term(self, monomial: Monomial, count: int) -> Type:
+        factors = [self._atom(atom) for atom in monomial]
+        if count != 1 or not factors:
+            factors.insert(0, self.literal(count))
+        return functools.reduce(lambda a, b: self.instance(names.STATIC + "Mul", [a, b]), factors)
+
+    def _atom(self, atom: Atom) -> Type:
+        if isinstance(atom, Quotient):
+            name = names.STATIC + ("CDiv" if atom.up else "FloorDiv")
+            return self.instance(name, [self.dim(atom.numerator), self.dim(atom.denominator)])
+        return self._types.get(atom, ANY)
+
+    def dims(self, shape: Shape | None) -> list[Type]:
+        """The type arguments that say this shape."""
+        if shape is None:
+            return [UnpackType(self.instance("builtins.tuple", [ANY]))]
+        return [self.dim(size) for size in shape]
+
+    def dtype_type(self, value: Value) -> Type:
+        """The type argument that says this value's element type; a weak one is said to be unknown."""
+        if value.parameter is not None:
+            return value.parameter
+        marker = dtypes.from_jax_name(value.dtype) if value.dtype and not value.weak else None
+        return ANY if marker is None else self.instance(self._marker(marker.__name__))
+
+    def _marker(self, name: str) -> str:
+        """Where the stubs define an element type."""
+        for module in ("typedpallas.dtypes", "typedpallas"):
+            symbol = self.api.modules[module].names.get(name) if module in self.api.modules else None
+            if symbol is not None and isinstance(symbol.node, TypeInfo):
+                return symbol.node.fullname
+        raise LookupError(f"the static face has no element type {name}")
+
+    def block(self, value: Value) -> Instance:
+        """``Block[dtype, *shape]``."""
+        return self.instance(names.BLOCK, [self.dtype_type(value), *self.dims(value.shape)])
+
+    def like(self, ref: Instance, shape: Shape | None) -> Instance:
+        """A ref of the same class, space and element type as ``ref`` with another shape."""
+        return Instance(ref.type, [*ref.args[:2], *self.dims(shape)])
+
+
+def multiple_of(parameter: TypeVarType) -> int:
+    """The divisor that the bound of a dim promises: 8 for ``BM: Multiple[L[8]]``, else 1."""
+    bound = parameter.upper_bound
+    if not isinstance(bound, TypeAliasType) or bound.alias is None or not bound.args:
+        return 1
+    divisor = get_proper_type(bound.args[0])
+    if not names.is_ours(bound.alias.fullname, "Multiple") or not isinstance(divisor, LiteralType):
+        return 1
+    return divisor.value if type(divisor.value) is int and divisor.value > 0 else 1

@@ -1,0 +1,1 @@
+"""One file a construct: what the plugin does there."""

@@ -1,0 +1,92 @@
+"""A kernel as a launch sees it: its positional refs, in order, and what the bounds of its type parameters promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from mypy.nodes import ARG_OPT, ARG_POS, ARG_STAR, ArgKind
+from mypy.types import CallableType, Instance, Type, TypeVarType, get_proper_type
+
+from typedpallas.dims import Facts
+from typedpallas.events import RefFact
+from typedpallas_mypy.facts import Types
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One ref of a kernel. ``direction`` of ``ref`` is none where the parameter has no ref's annotation."""
+
+    ref: RefFact
+    dtype_name: str | None = None
+    """The type parameter that stands for the element type."""
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's positional parameters. Sizes are over the names in ``multiples``, its own type parameters."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    variadic: bool
+    """Whether it takes any number of further refs."""
+    multiples: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Facts:
+        """What the bounds of its dims promise."""
+        return Facts(multiples=self.multiples)
+
+    @property
+    def annotated(self) -> bool:
+        """Whether any parameter says what it is."""
+        return any(p.ref.direction is not None for p in self.parameters)
+
+    def taking(self, count: int) -> tuple[Parameter, ...]:
+        """The parameters that ``count`` refs would fill: required ones, and optional ones as far as needed."""
+        required = [p for p in self.parameters if not p.optional]
+        return self.parameters[: max(count, len(required))]
+
+
+def kernel_of(kind: Type) -> Kernel | None:
+    """The kernel that a value of this type is, or none if it is no plain function (bound method, partial)."""
+    function = _function(kind)
+    if function is None:
+        return None
+    types = Types(None)
+    parameters = tuple(_parameters(types, function))
+    return Kernel(
+        (function.name or "the kernel").partition(" of ")[0],
+        parameters,
+        ARG_STAR in function.arg_kinds,
+        types.facts.multiples,
+    )
+
+
+def _function(kind: Type) -> CallableType | None:
+    kind = get_proper_type(kind)
+    if isinstance(kind, Instance) and kind.extra_attrs is not None:
+        partial = kind.extra_attrs.attrs.get("__mypy_partial")
+        kind = get_proper_type(partial) if partial is not None else kind
+    return kind if isinstance(kind, CallableType) else None
+
+
+def _parameters(types: Types, function: CallableType) -> Iterator[Parameter]:
+    arguments = zip(function.arg_kinds, function.arg_types, function.arg_names, strict=True)
+    for position, (kind, annotation, name) in enumerate(arguments):
+        if kind in (ARG_POS, ARG_OPT):
+            yield _parameter(types, annotation, name or f"parameter {position}", kind)
+
+
+def _parameter(types: Types, annotation: Type, name: str, kind: ArgKind) -> Parameter:
+    optional = kind == ARG_OPT
+    ref = types.ref(annotation, name)
+    if ref is None:
+        return Parameter(RefFact(name=name, space=None, dtype=None, shape=None), optional=optional)
+    base = types.ref_instance(annotation)
+    assert base is not None
+    parameter = types.dtype(base.args[1])
+    if ref.space is not None and not ref.space.data:
+        ref = replace(ref, shape=None, dtype=None)
+    return Parameter(ref, parameter.name if isinstance(parameter, TypeVarType) else None, optional)

@@ -1,0 +1,75 @@
+"""The plugin: one look-up and one guarded call for each hook. The work is done in `handlers`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from mypy.nodes import MypyFile
+from mypy.options import Options
+from mypy.plugin import Plugin, ReportConfigContext
+
+from typedpallas_mypy import config, names, report, version
+from typedpallas_mypy.guard import guarded
+from typedpallas_mypy.handlers import annotations
+from typedpallas_mypy.hooks import Hook, Hooks, Table
+
+HANDLERS: tuple[Hooks, ...] = (annotations.HOOKS,)
+"""Every construct that is handled; the first that knows a name has it."""
+
+_DEPENDENCY = 10
+"""mypy's priority of an ordinary top-level import."""
+
+
+def _merged(tables: Iterable[Table]) -> dict[str, Hook]:
+    merged: dict[str, Hook] = {}
+    for table in tables:
+        for name, hook in table.items():
+            merged.setdefault(name, guarded(hook))
+    return merged
+
+
+_TYPES = _merged(h.types for h in HANDLERS)
+_FUNCTIONS = _merged(h.functions for h in HANDLERS)
+_FUNCTION_SIGNATURES = _merged(h.function_signatures for h in HANDLERS)
+_METHODS = _merged(h.methods for h in HANDLERS)
+_METHOD_SIGNATURES = _merged(h.method_signatures for h in HANDLERS)
+_ATTRIBUTES = _merged(h.attributes for h in HANDLERS)
+
+
+class TypedpallasPlugin(Plugin):
+    """Routes mypy's hooks."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        report.codes()
+        config.read(options.config_file)
+
+    def report_config_data(self, ctx: ReportConfigContext) -> Any:
+        """What a module's cached result depends on besides its source."""
+        return version.cache_key(ctx.path)
+
+    def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
+        """The hidden types are read before the public ones, wherever those are read."""
+        return [(_DEPENDENCY, names.STATIC.rstrip("."), -1)] if file.fullname == names.REFS.rstrip(".") else []
+
+    def get_type_analyze_hook(self, fullname: str) -> Hook | None:
+        return _TYPES.get(fullname)
+
+    def get_function_signature_hook(self, fullname: str) -> Hook | None:
+        return _FUNCTION_SIGNATURES.get(fullname)
+
+    def get_function_hook(self, fullname: str) -> Hook | None:
+        return _FUNCTIONS.get(fullname)
+
+    def get_method_signature_hook(self, fullname: str) -> Hook | None:
+        return _METHOD_SIGNATURES.get(fullname)
+
+    def get_method_hook(self, fullname: str) -> Hook | None:
+        return _METHODS.get(fullname)
+
+    def get_attribute_hook(self, fullname: str) -> Hook | None:
+        return _ATTRIBUTES.get(fullname)
+
+
+def plugin(version: str) -> type[Plugin]:
+    """mypy's entry point."""
+    return TypedpallasPlugin

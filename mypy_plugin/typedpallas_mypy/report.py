@@ -1,0 +1,74 @@
+"""Events to the rule book, and what it refutes to mypy: one error at the blamed place, notes below it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mypy.errorcodes import ErrorCode
+from mypy.nodes import Context as Place
+
+from typedpallas import chips, diagnostics, rules
+from typedpallas.chips import Target
+from typedpallas.dims import Facts
+from typedpallas.events import Context, Event
+from typedpallas.rules import Finding
+from typedpallas_mypy import config
+
+
+@functools.cache
+def codes() -> dict[str, ErrorCode]:
+    """mypy's error code for every rule: its slug."""
+    return {slug: ErrorCode(slug, _summary(slug), "typedpallas") for slug in rules.all_rules()}
+
+
+def _summary(slug: str) -> str:
+    text = (rules.by_slug(slug).__doc__ or slug).strip()
+    return text.splitlines()[0]
+
+
+def judge(api: Any, event: Event, facts: Facts, places: Mapping[str, Place]) -> bool:
+    """Judge an event on no target and on every configured one; whether anything was refuted.
+
+    ``places`` gives the expression for each blame (``value``, ``index``, ...); ``""`` is the whole construct.
+    """
+    refuted = False
+    for finding, targets in _findings(event, facts):
+        refuted = True
+        emit(api, finding, places.get(finding.blame, places[""]), targets)
+    return refuted
+
+
+def _findings(event: Event, facts: Facts) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+    """What is refuted, each with the targets on which it is; no targets if it is wrong everywhere."""
+    everywhere = [f for f in rules.judge(event, Context(facts=facts)) if f.verdict == "refuted"]
+    for finding in everywhere:
+        yield finding, ()
+    said = {(finding.rule, finding.blame) for finding in everywhere}
+    on: dict[Finding | tuple[str, str, str], tuple[Finding, list[str]]] = {}
+    for target in _targets(event):
+        for finding in rules.judge(event, Context(facts=facts, target=target)):
+            if finding.verdict != "refuted" or (finding.rule, finding.blame) in said:
+                continue
+            key = (finding.rule, finding.blame, diagnostics.headline(finding))
+            on.setdefault(key, (finding, []))[1].append(target.name)
+    for finding, targets in on.values():
+        yield finding, tuple(targets)
+
+
+def _targets(event: Event) -> list[Target]:
+    """The configured targets; only those of the event's own machine, where a space names one that is there."""
+    targets = [chips.get(name) for name in config.targets()]
+    machine = getattr(getattr(getattr(event, "ref", event), "space", None), "machine", None)
+    same = [target for target in targets if target.machine == machine]
+    return same or targets
+
+
+def emit(api: Any, finding: Finding, place: Place, targets: tuple[str, ...] = ()) -> None:
+    """One refuted finding as a mypy error with its notes."""
+    code = codes()[finding.rule]
+    on = f" (on {', '.join(targets)})" if targets else ""
+    error = api.fail(diagnostics.headline(finding) + on, place, code=code)
+    for label, text in diagnostics.remarks(finding):
+        api.msg.note(text if label == "note" else f"help: {text}", place, code=code, parent_error=error)

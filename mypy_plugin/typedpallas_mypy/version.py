@@ -1,0 +1,39 @@
+"""What mypy's cache must not outlive: the source of the plugin and of the rule book, and the project's settings.
+
+mypy itself hashes only the plugin's main module. Modules of installed packages are left out: nothing that the plugin
+says is about them, and re-checking jax takes 15 seconds.
+"""
+
+import functools
+import hashlib
+import sys
+from pathlib import Path
+
+import typedpallas
+import typedpallas_mypy
+from typedpallas_mypy import config
+
+_ROOTS = (Path(typedpallas_mypy.__path__[0]), Path(typedpallas.__path__[0]))
+_RULE_BOOK = ("rules", "chips")
+_LIBRARIES = tuple({str(Path(p).resolve()) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")})
+
+
+@functools.cache
+def source_hash() -> str:
+    """A digest of every file of the plugin and of the rule book."""
+    plugin, library = _ROOTS
+    files = [*plugin.rglob("*.py"), *library.glob("*.py")]
+    for folder in _RULE_BOOK:
+        files += [path for path in (library / folder).rglob("*") if path.suffix in (".py", ".toml")]
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def cache_key(path: str) -> list[str] | None:
+    """The part of a module's cache key that is ours; none for a module of an installed package."""
+    if path.endswith(".pyi") or any(Path(path).resolve().is_relative_to(root) for root in _LIBRARIES):
+        return None
+    return [source_hash(), *config.targets()]
