@@ -1,1 +1,1 @@
-"""Level 3: the vendors' own compilers, asked without the vendors' hardware."""
+"""Moved to `typedpallas.compilers` (the name `compile` belongs to the public function)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from typedpallas import chips, rules
 from typedpallas.chips import Target
-from typedpallas.compile.ambient import target_context
+from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, diagnose, render
 from typedpallas.events import Backend, Context
 from typedpallas.tracing import body, index_maps, jaxapi, memory, windows
