@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -40,6 +40,10 @@ class Screen:
         """Print, replacing signs that the stream's encoding lacks."""
         self.stream.write((text if self.unicode else _plain(text, self.stream)) + end)
         self.stream.flush()
+
+    def narrow(self) -> "Screen":
+        """The same screen, lines folded wherever the output goes."""
+        return replace(self, width=self.width or WIDEST)
 
     def fold(self, text: str, indent: str = "", first: str | None = None) -> str:
         """The text in lines no wider than the screen; lines after the first start with ``indent``."""

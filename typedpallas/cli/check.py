@@ -1,0 +1,153 @@
+"""``typedpallas check``: a function's kernels judged for each target, and a table of where they fit."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from typedpallas import rules
+from typedpallas.cli import avals, loading, show, targets, terminal
+from typedpallas.cli.asking import Answer, answers, spoken
+from typedpallas.cli.loading import Picked
+from typedpallas.cli.names import UsageError
+from typedpallas.cli.terminal import Screen
+from typedpallas.diagnostics import Diagnostic, PlacementError, render
+
+
+@dataclass(frozen=True)
+class OnTarget:
+    """The verdict for one target; ``target`` is none for what holds on every chip."""
+
+    target: str | None
+    diagnostics: tuple[Diagnostic, ...]
+    kernels: tuple[str, ...]
+    compiler: Answer | None = None
+
+    @property
+    def verdict(self) -> str:
+        """``refuted``, ``open``, ``fits``, or ``no kernel``."""
+        return _verdict(self.diagnostics) if self.kernels or self.diagnostics else "no kernel"
+
+
+def _verdict(found: Sequence[Diagnostic]) -> str:
+    kinds = {item.verdict for item in found}
+    return "refuted" if "refuted" in kinds else "open" if "open" in kinds else "fits"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, print, and return 1 if anything is refuted."""
+    shapes = avals.parse_avals(options.args)
+    blocks = avals.parse_blocks(options.blocks) if options.blocks else {}
+    chosen = targets.named(options.target) if options.target else targets.configured(Path.cwd())
+    if options.compile and not chosen:
+        raise UsageError("--compile: say for which chips with --target")
+    picked = loading.load(options.what).bound(blocks, options.backend)
+    arguments = avals.to_jax(shapes)
+    found = [_on(picked, arguments, target) for target in chosen or (None,)]
+    if options.compile:
+        replies = answers(picked, arguments, chosen)
+        found = [OnTarget(o.target, o.diagnostics, o.kernels, replies[o.target or ""]) for o in found]
+    _print(picked, found, options.format)
+    return _code(found)
+
+
+def _on(picked: Picked, arguments: Sequence[Any], target: str | None) -> OnTarget:
+    import typedpallas as tp
+
+    try:
+        report = tp.check(picked.function, *arguments, target=target)
+    except PlacementError as error:
+        names = tuple(dict.fromkeys(item.kernel for item in error.diagnostics if item.kernel))
+        return OnTarget(target, error.diagnostics, names)
+    except Exception as error:
+        hint = "" if arguments else "; give the arguments with --args"
+        raise UsageError(f"tracing `{picked.name}` failed{hint}\n{loading.trimmed(error)}") from error
+    return OnTarget(target, report.diagnostics, tuple(dict.fromkeys(kernel.name for kernel in report.kernels)))
+
+
+def _code(found: Sequence[OnTarget]) -> int:
+    refusals = [item.compiler.kind for item in found if item.compiler is not None and item.compiler.kind]
+    if any(item.verdict == "refuted" for item in found) or any(kind != "unavailable" for kind in refusals):
+        return 1
+    return 2 if refusals else 0
+
+
+def _print(picked: Picked, found: Sequence[OnTarget], style: str) -> None:
+    on = terminal.screen()
+    everything = [item for each in found for item in each.diagnostics]
+    if style == "json":
+        on.write(json.dumps(as_json(picked, found), indent=2))
+    elif style == "text":
+        for item, where in show.merged(everything):
+            for line in [*show.lines(on, item, where), ""]:
+                on.write(line)
+        for line in summary(on.narrow(), picked, found):
+            on.write(line)
+    else:
+        unique = list(dict.fromkeys(everything))
+        text = render(unique, "github" if style == "github" else "sarif")
+        if text:
+            on.write(text)
+
+
+def as_json(picked: Picked, found: Sequence[OnTarget]) -> dict[str, Any]:
+    """The answer for tools; ``docs/cli.md`` describes it."""
+    return {
+        "function": picked.name,
+        "ok": _code(found) == 0,
+        "targets": [
+            {
+                "target": item.target,
+                "verdict": item.verdict,
+                "kernels": list(item.kernels),
+                "diagnostics": [asdict(diagnostic) for diagnostic in item.diagnostics],
+                "compiler": None if item.compiler is None else item.compiler.as_json(),
+            }
+            for item in found
+        ],
+    }
+
+
+def summary(on: Screen, picked: Picked, found: Sequence[OnTarget]) -> list[str]:
+    """The table, kernel by target, and the line below it."""
+    asked = any(item.compiler is not None for item in found)
+    kernels = tuple(dict.fromkeys(name for item in found for name in item.kernels))
+    if not kernels and not any(item.diagnostics for item in found):
+        return [f"`{picked.name}` launches no kernel on these arguments"]
+    head = ("kernel", "target", "check", "compiler") if asked else ("kernel", "target", "check")
+    rows = [_row(kernel, item, asked) for kernel in kernels or (picked.name,) for item in found]
+    unique = [item for item, _ in show.merged(d for each in found for d in each.diagnostics)]
+    lines = [*terminal.table(on, head, rows), "", show.tally(unique)]
+    slugs = dict.fromkeys(item.rule for item in unique)
+    lines += [f"  why: typedpallas explain {slug}" for slug in slugs]
+    return lines + _disagreements(found)
+
+
+def _row(kernel: str, item: OnTarget, asked: bool) -> tuple[str, ...]:
+    own = [d for d in item.diagnostics if d.kernel in ("", kernel)]
+    verdict = _verdict(own)
+    first = next((d for d in own if d.verdict == verdict), None)
+    target = item.target or "every chip"
+    if not asked or item.compiler is None:
+        return kernel, target, "fits" if first is None else f"{first.message}  [{first.rule}]"
+    return kernel, target, verdict if first is None else f"{verdict} [{first.rule}]", spoken(item.compiler)
+
+
+def _disagreements(found: Sequence[OnTarget]) -> list[str]:
+    """Where the compiler took what a rule says it refuses: a mistake of the rule, said out loud."""
+    lines = []
+    for item in found:
+        if item.compiler is None or item.compiler.kind:
+            continue
+        wrong = [d for d in item.diagnostics if d.verdict == "refuted" and _compiler_refuses(d.rule)]
+        lines += [
+            f"`{d.rule}` refuses what the compiler for {item.target} takes: a bug of typedpallas, please report it"
+            for d in wrong
+        ]
+    return list(dict.fromkeys(lines))
+
+
+def _compiler_refuses(slug: str) -> bool:
+    return rules.by_slug(slug).example.compiler == "refuses"
