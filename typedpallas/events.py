@@ -200,6 +200,8 @@ class Argument:
     dtype: str | None = None
     block: Shape | None = None
     """What the kernel sees, squeezed dims left out. Elements."""
+    what: Literal["block", "array"] = "block"
+    """Whether ``block`` is what the kernel sees, or the whole array beside the pattern's own numbers."""
     windowed: bool | None = None
     """Whether it moves with the grid."""
     origins: Mapping[str, str] = field(default_factory=dict)

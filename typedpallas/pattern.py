@@ -13,7 +13,11 @@ from typing import NoReturn
 
 
 class PatternError(ValueError):
-    """The pattern means nothing; the message shows it with a caret under the token."""
+    """The pattern means nothing; the message shows it with a caret under the token, at ``span`` of the pattern."""
+
+    def __init__(self, message: str, span: tuple[int, int] | None = None) -> None:
+        super().__init__(message)
+        self.span = span
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ class _Parser:
 
     def fail(self, message: str, token: _Token | None = None) -> NoReturn:
         start, width = (token.start, len(token.text)) if token else (len(self.text), 1)
-        raise PatternError(f"{message}\n  {self.text}\n  {' ' * start}{'^' * width}")
+        picture = f"  {self.text}\n  {' ' * start}{'^' * width}"
+        raise PatternError(f"{message}\n{picture}", (start, start + width))
 
     @property
     def next(self) -> _Token | None:

@@ -43,7 +43,7 @@ class WrongBlock(Rule):
 
     slug = "wrong-block"
     judges = (Argument,)
-    message = "the block of `{name}` does not fit its annotation{where}: expected {expected}, found {found}"
+    message = "the {what} of `{name}` does not fit its {against}{where}: expected {expected}, found {found}"
     example = Example(
         bad=_LAUNCH.format(operand="(i BN) (j BM)"),
         good=_LAUNCH.format(operand="(i BM) (j BN)"),
@@ -64,13 +64,14 @@ class WrongBlock(Rule):
             verdict = solve.equal(expected, found, context.facts)
             if isinstance(verdict, solve.Refuted):
                 yield self.refuted(
+                    **_what(event),
                     name=event.ref.name,
                     where=f" on axis {axis}",
                     expected=f"{expected}",
                     found=f"{found}",
                     witness=_witness(expected, found, verdict),
                     notes=(_source(event), *_origins(event, expected)),
-                    help=_edit(expected, found),
+                    help=_edit(expected, found) if event.what == "block" else "",
                     blame=f"block[{axis}]",
                 )
 
@@ -78,6 +79,7 @@ class WrongBlock(Rule):
         assert event.block is not None
         assert event.ref.shape is not None
         return self.refuted(
+            **_what(event),
             name=event.ref.name,
             where="",
             expected=f"rank {len(event.ref.shape)} ({_shape(event.ref.shape)})",
@@ -85,6 +87,10 @@ class WrongBlock(Rule):
             notes=(_source(event),),
             blame="block",
         )
+
+
+def _what(event: Argument) -> dict[str, str]:
+    return {"what": event.what, "against": "annotation" if event.what == "block" else "pattern"}
 
 
 def _shape(shape: tuple[Size | None, ...]) -> str:
