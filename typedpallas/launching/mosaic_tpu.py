@@ -1,0 +1,168 @@
+"""A launch as `pl.pallas_call` for Mosaic TPU: the grid runs in order, sequential axes last."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from typedpallas import gpu, portable, spaces, tpu
+from typedpallas.events import Context, GridAxis
+from typedpallas.launching import calls
+from typedpallas.launching.calls import Call
+from typedpallas.launching.choose import Choice
+from typedpallas.launching.errors import LaunchError, refuse_by_rule
+from typedpallas.launching.plan import Plan, PlannedScratch
+from typedpallas.launching.tuning import Tuning
+from typedpallas.spaces import MemorySpace
+
+_SPACES: dict[type[MemorySpace], Any] = {
+    tpu.VMEM: pltpu.VMEM,
+    tpu.SMEM: pltpu.SMEM,
+    tpu.HBM: pltpu.HBM,
+    tpu.ANY: pl.ANY,
+    tpu.CMEM: pltpu.CMEM,
+    tpu.VMEM_SHARED: pltpu.VMEM_SHARED,
+    tpu.HOST: pl.HOST,
+}
+_SEMAPHORES: dict[type[MemorySpace], Any] = {
+    tpu.DMA: pltpu.SemaphoreType.DMA,
+    tpu.REGULAR: pltpu.SemaphoreType.REGULAR,
+    tpu.BARRIER: pltpu.SemaphoreType.BARRIER,
+}
+
+
+class _TpuOperations(portable.Operations):
+    key = "mosaic_tpu"
+
+
+def prepare(plan: Plan, tuning: Tuning, way: Choice, interpret: Any) -> Call:
+    """The arguments of `pl.pallas_call`.
+
+    Raises:
+        LaunchError: the kernel asks for what no TPU has.
+        PlacementError: a sequential axis is not a trailing one.
+    """
+    _check_order(plan)
+    _check_spaces(plan)
+    if tuning.num_warps is not None:
+        raise LaunchError("`num_warps` is Triton's; Mosaic TPU has none")
+    windows = [calls.window(plan, planned, space=_block_space(planned.space)) for planned in plan.inputs]
+    results = [calls.window(plan, planned, space=_block_space(planned.space)) for planned in plan.outputs]
+    if tuning.stages is not None and tuning.stages != 2:
+        windows = [window.buffered(tuning.stages) if window.moves else window for window in windows]
+    semantics = tuple("parallel" if axis in plan.parallel else "arbitrary" for axis in plan.grid)
+    params = tuning.params(pltpu.CompilerParams, {"dimension_semantics": semantics})
+    return Call(
+        plan=plan,
+        backend="mosaic_tpu",
+        body=functools.partial(_body, plan),
+        grid=tuple(plan.grid.items()),
+        windows=tuple(windows),
+        results=tuple(results),
+        scratch=tuple(map(_scratch, plan.scratch)),
+        compiler_params=params,
+        interpret=_interpreter(plan, way, interpret),
+    )
+
+
+def _block_space(space: type[MemorySpace]) -> Any | None:
+    """The memory space of a block spec; none leaves it to Pallas, which takes VMEM."""
+    return _SPACES.get(space)
+
+
+def _scratch(scratch: PlannedScratch) -> Any:
+    if scratch.space in _SEMAPHORES:
+        kind = _SEMAPHORES[scratch.space]
+        return kind(scratch.shape) if scratch.shape else kind
+    space = _SPACES.get(scratch.space, pltpu.VMEM)
+    return space(scratch.shape, scratch.dtype)
+
+
+def _check_spaces(plan: Plan) -> None:
+    for item in (*plan.inputs, *plan.outputs, *plan.scratch):
+        if issubclass(item.space, gpu.GpuSpace):
+            raise LaunchError(
+                f"`{item.name}` of `{plan.name}` is in `{spaces.name(item.space)}`: expected a space of "
+                "`typedpallas.tpu` or a portable one for backend `mosaic_tpu`"
+            )
+
+
+def _check_order(plan: Plan) -> None:
+    """An output's block must not come back once it was left: only axes that it lacks may run inside such an axis."""
+    axes = list(plan.grid)
+    for out in plan.outputs:
+        if out.slot.spec is not None:
+            continue
+        for position, axis in enumerate(axes):
+            inside = [later for later in axes[position + 1 :] if later in out.axes and plan.grid[later] > 1]
+            if axis in out.axes or plan.grid[axis] == 1 or not inside:
+                continue
+            event = GridAxis(
+                axis=axis,
+                output=out.name,
+                in_output=False,
+                declared_parallel=axis in plan.parallel,
+                trailing=False,
+            )
+            refuse_by_rule([event], Context(backend="mosaic_tpu"), kernel=plan.name)
+            order = " ".join([*(a for a in axes if a != axis), axis])
+            raise LaunchError(
+                f"grid axis `{axis}` of `{plan.name}`: output `{out.name}` (`{out.slot.operand}`) does not depend "
+                f"on it, but on `{inside[0]}`, which runs inside it: on TPU its block would be left and come back; "
+                f'expected `grid="{order}"`'
+            )
+
+
+def _body(plan: Plan, kernel: Callable[..., None], *refs: Any) -> None:
+    """What Pallas calls: the kernel, with accumulators cleared and blocks updated in place brought in first."""
+    inputs, outputs, scratch = calls.split(plan, refs)
+    axes = {
+        axis: portable.GridAxis(functools.partial(pl.program_id, i), n)
+        for i, (axis, n) in enumerate(plan.grid.items())
+    }
+    steps = math.prod(plan.grid[axis] for axis in plan.sequential)
+    operations = _TpuOperations(axes, _step(plan, axes), steps)
+    with portable.running(operations):
+        for planned, ref in zip(plan.scratch, scratch, strict=True):
+            if planned.space is spaces.ACC:
+                operations.at_step(0, functools.partial(_clear, ref))
+        for position, target in plan.signature.aliases.items():
+            if plan.inputs[position].space.windowed:
+                operations.at_step(0, functools.partial(_bring, inputs[position], outputs[target]))
+        kernel(*plan.by_parameter(inputs, outputs, scratch))
+
+
+def _step(plan: Plan, axes: dict[str, portable.GridAxis]) -> Any | None:
+    """The step of the sequential axes taken together, the last of them running fastest."""
+    step = None
+    for axis in plan.sequential:
+        index = axes[axis].index()
+        step = index if step is None else step * axes[axis].size + index
+    return step
+
+
+def _clear(ref: Any) -> None:
+    ref[...] = jnp.zeros(ref.shape, ref.dtype)
+
+
+def _bring(source: Any, target: Any) -> None:
+    target[...] = source[...]
+
+
+def _interpreter(plan: Plan, way: Choice, asked: Any) -> Any:
+    """What `pl.pallas_call` takes: kernels that copy by themselves need the interpreter that knows TPU memory."""
+    if not way.interpret:
+        return False
+    if asked is not None and not isinstance(asked, bool):
+        return asked
+    return pltpu.InterpretParams() if wants_dma(plan) else True
+
+
+def wants_dma(plan: Plan) -> bool:
+    """Whether the kernel copies by itself, which only the TPU interpreter runs."""
+    items: Sequence[Any] = (*plan.inputs, *plan.outputs, *plan.scratch)
+    return any(issubclass(item.space, tpu.TpuSpace) and not item.space.windowed for item in items)
