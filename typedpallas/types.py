@@ -10,38 +10,71 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import GenericAlias
-from typing import Any, Literal, TypeVar, TypeVarTuple, get_args, get_origin
+from typing import Any, Literal, TypeVar
 
 from typedpallas import spaces
+from typedpallas.annotations import AnnotationError, name_of, resolved
+from typedpallas.dim_types import (
+    Add,
+    CDiv,
+    Dim,
+    FloorDiv,
+    Mul,
+    Multiple,
+    family,
+    found,
+    multiple_of,
+    parse_dim,
+    parse_shape,
+)
 from typedpallas.dims import Facts, Size
 from typedpallas.dtypes import DType
 from typedpallas.spaces import MemorySpace
 
-type Dim = int
-type Multiple[K] = int
-type Mul[P, Q] = Any
-type Add[P, Q] = Any
-type FloorDiv[P, Q] = Any
-type CDiv[P, Q] = Any
+__all__ = [
+    "Add",
+    "AnnotationError",
+    "Array",
+    "Block",
+    "BlockType",
+    "CDiv",
+    "Dim",
+    "Direction",
+    "FloorDiv",
+    "In",
+    "InOut",
+    "KernelType",
+    "Mul",
+    "Multiple",
+    "Out",
+    "Parameter",
+    "Ref",
+    "RefType",
+    "Scratch",
+    "family",
+    "kernel_type",
+    "multiple_of",
+    "parse_dim",
+    "space_name",
+]
 
 type Direction = Literal["ref", "in", "out", "inout", "scratch"]
 
-_DIM_FORMS = "`L[128]`, a type parameter, or `Mul`, `Add`, `FloorDiv`, `CDiv` of these"
-_ARITHMETIC: dict[object, Callable[[Size, Size], Size]] = {
-    Mul: lambda a, b: a * b,
-    Add: lambda a, b: a + b,
-    FloorDiv: lambda a, b: a // b,
-    CDiv: lambda a, b: a.cdiv(b),
-}
+_KINDS: dict[Direction, str] = {"ref": "Ref", "in": "In", "out": "Out", "inout": "InOut", "scratch": "Scratch"}
 
 
-class AnnotationError(TypeError):
-    """An annotation that means nothing: the message names the part and what was expected there."""
+class _Optional:
+    """Lets an annotation stand in a union: ``Block[f32, N] | None``. Neither side need be a class."""
+
+    def __or__(self, other: object) -> Any:
+        return typing.Union.__getitem__((self, other))
+
+    def __ror__(self, other: object) -> Any:
+        return typing.Union.__getitem__((other, self))
 
 
 @dataclass(frozen=True)
-class RefType:
+class RefType(_Optional):
     """The type of a buffer: direction, space, element type and shape (elements; none if of any rank)."""
 
     direction: Direction
@@ -53,27 +86,27 @@ class RefType:
     """Every type parameter that occurs, dims and dtypes, in order of appearance."""
 
     def __str__(self) -> str:
-        dims = ["..."] if self.shape is None else [_dim_text(size) for size in self.shape]
         dtype = [] if self.dtype is None else [self.dtype.__name__]
-        kind = {"ref": "Ref", "in": "In", "out": "Out", "inout": "InOut", "scratch": "Scratch"}[self.direction]
-        return f"{kind}[{', '.join([self.space.__name__, *dtype, *dims])}]"
+        return f"{_KINDS[self.direction]}[{', '.join([self.space.__name__, *dtype, *_dims_text(self.shape)])}]"
 
 
 @dataclass(frozen=True)
-class BlockType:
+class BlockType(_Optional):
     """The type of a value: element type and shape (elements; none if of any rank)."""
 
     dtype: type[DType] | TypeVar
     shape: tuple[Size, ...] | None
     parameters: tuple[TypeVar, ...] = ()
+    kind: Literal["Block", "Array"] = "Block"
 
     def __str__(self) -> str:
-        dims = ["..."] if self.shape is None else [_dim_text(size) for size in self.shape]
-        return f"Block[{', '.join([self.dtype.__name__, *dims])}]"
+        return f"{self.kind}[{', '.join([self.dtype.__name__, *_dims_text(self.shape)])}]"
 
 
-def _dim_text(size: Size) -> str:
-    return f"L[{size}]" if size.const is not None else str(size)
+def _dims_text(shape: tuple[Size, ...] | None) -> list[str]:
+    if shape is None:
+        return ["..."]
+    return [f"L[{size}]" if size.const is not None else str(size) for size in shape]
 
 
 class Ref:
@@ -113,123 +146,49 @@ class Scratch(Ref):
 class Block:
     """A value loaded from a ref: ``Block[dtype, *shape]``; a `jax.Array` at run time."""
 
+    kind: Literal["Block", "Array"] = "Block"
+
     def __class_getitem__(cls, arguments: object) -> BlockType:
         items = arguments if isinstance(arguments, tuple) else (arguments,)
         if not items or not _is_dtype(items[0]):
-            found = _shown(items[0] if items else None)
-            raise AnnotationError(f"{cls.__name__}[...] starts with an element type such as `f32`, found {found}")
-        shape, parameters = _shape(items[1:], cls.__name__)
-        return BlockType(items[0], shape, _ordered(items[0], parameters))
+            wrong = found(items[0]) if items else "nothing"
+            raise AnnotationError(f"{cls.__name__}[...] starts with an element type such as `f32`, found {wrong}")
+        shape, parameters = parse_shape(items[1:], f"{cls.__name__}[...]")
+        return BlockType(items[0], shape, _ordered(items[0], parameters), cls.kind)
 
 
 class Array(Block):
     """A whole array, outside a kernel: ``Array[dtype, *shape]``."""
 
+    kind = "Array"
+
 
 def _ref_type(direction: Direction, kind: str, items: tuple[Any, ...]) -> RefType:
     space = items[0] if items else None
     if not (isinstance(space, type) and issubclass(space, MemorySpace)):
-        raise AnnotationError(f"{kind}[...] starts with a memory space such as `tpu.VMEM`, found {_shown(space)}")
+        wrong = found(space) if items else "nothing"
+        raise AnnotationError(f"{kind}[...] starts with a memory space such as `tpu.VMEM`, found {wrong}")
+    where = f"{kind}[{space.__name__}, ...]"
     if not space.data:
-        shape, parameters = _shape(items[1:], kind)
+        if len(items) > 1 and _is_dtype(items[1]):
+            raise AnnotationError(f"{where} goes on with dims, for it holds no elements; found {found(items[1])}")
+        shape, parameters = parse_shape(items[1:], where)
         return RefType(direction, space, None, shape, parameters)
     if len(items) < 2 or not _is_dtype(items[1]):
-        found = _shown(items[1]) if len(items) > 1 else "nothing"
-        raise AnnotationError(
-            f"{kind}[{space.__name__}, ...] goes on with an element type such as `f32`, found {found}"
-        )
-    shape, parameters = _shape(items[2:], kind)
+        wrong = found(items[1]) if len(items) > 1 else "nothing"
+        raise AnnotationError(f"{where} goes on with an element type such as `f32`, found {wrong}")
+    shape, parameters = parse_shape(items[2:], where)
     return RefType(direction, space, items[1], shape, _ordered(items[1], parameters))
 
 
 def _is_dtype(item: object) -> bool:
     if isinstance(item, TypeVar):
-        return _family(item) is not None
+        return family(item) is not None
     return isinstance(item, type) and issubclass(item, DType)
-
-
-def _family(parameter: TypeVar) -> type[DType] | None:
-    """The dtype family that bounds a type parameter, or none if it is a dim."""
-    bounds = parameter.__constraints__ or (parameter.__bound__,)
-    families = [b for b in bounds if isinstance(b, type) and issubclass(b, DType)]
-    if not families:
-        return None
-    return families[0] if len(families) == 1 else DType
 
 
 def _ordered(dtype: object, parameters: tuple[TypeVar, ...]) -> tuple[TypeVar, ...]:
     return (dtype, *parameters) if isinstance(dtype, TypeVar) else parameters
-
-
-def _shape(items: tuple[Any, ...], kind: str) -> tuple[tuple[Size, ...] | None, tuple[TypeVar, ...]]:
-    parameters: list[TypeVar] = []
-    shape: list[Size] = []
-    for item in items:
-        if item is ... or isinstance(item, TypeVarTuple) or _is_unpacked(item):
-            return None, tuple(parameters)
-        shape.append(parse_dim(item, parameters, kind))
-    return tuple(shape), tuple(dict.fromkeys(parameters))
-
-
-def _is_unpacked(item: object) -> bool:
-    return bool(getattr(item, "__unpacked__", False)) or get_origin(item) is typing.Unpack
-
-
-def parse_dim(item: object, parameters: list[TypeVar], where: str) -> Size:
-    """One dim of an annotation; type parameters that it mentions are added to ``parameters``.
-
-    Raises:
-        AnnotationError: it is none of the forms that a dim may have.
-    """
-    if isinstance(item, int) and not isinstance(item, bool):
-        return _positive(item, where)
-    if get_origin(item) is Literal:
-        values = get_args(item)
-        if len(values) == 1 and isinstance(values[0], int) and not isinstance(values[0], bool):
-            return _positive(values[0], where)
-    if isinstance(item, TypeVar):
-        if _family(item) is not None:
-            raise AnnotationError(f"{where}: `{item.__name__}` is an element type, found where a dim belongs")
-        parameters.append(item)
-        return Size.of(item.__name__)
-    arithmetic = _ARITHMETIC.get(_alias(item))
-    if arithmetic is not None:
-        left, right = (parse_dim(part, parameters, where) for part in get_args(item))
-        return arithmetic(left, right)
-    raise AnnotationError(f"{where}: expected a dim ({_DIM_FORMS}), found {_shown(item)}")
-
-
-def _alias(item: object) -> object:
-    """The alias that ``item`` subscripts (`Mul` of ``Mul[L[2], BM]``), or none."""
-    return item.__origin__ if isinstance(item, GenericAlias) else None
-
-
-def _positive(value: int, where: str) -> Size:
-    if value < 0:
-        raise AnnotationError(f"{where}: a dim is at least 0, found {value}")
-    return Size.of(value)
-
-
-def _shown(item: object) -> str:
-    return f"`{item.__name__}`" if isinstance(item, type | TypeVar) else f"`{item!r}`"
-
-
-def multiple_of(parameter: TypeVar) -> int:
-    """The divisor that the bound of a dim parameter promises; 1 if it promises none.
-
-    Raises:
-        AnnotationError: the bound is neither `Dim`, `int` nor `Multiple[L[n]]`.
-    """
-    bound = parameter.__bound__
-    if bound is None or bound is int or bound is Dim:
-        return 1
-    if _alias(bound) is Multiple:
-        divisor = parse_dim(get_args(bound)[0], [], f"bound of `{parameter.__name__}`").const
-        if divisor:
-            return divisor
-    raise AnnotationError(
-        f"bound of `{parameter.__name__}`: expected `Dim` or `Multiple[L[8]]`, found {_shown(bound)}"
-    )
 
 
 @dataclass(frozen=True)
@@ -260,42 +219,40 @@ class KernelType:
 
 
 def kernel_type(kernel: Callable[..., Any]) -> KernelType:
-    """Read a kernel's signature; `functools.partial` and bound methods are looked through.
+    """Read a kernel's signature; partials, decorators, bound methods and callable objects are looked through.
 
     Raises:
         AnnotationError: an annotation means nothing.
     """
-    function = kernel
-    while isinstance(function, functools.partial):
-        function = function.func
-    hints = _hints(inspect.unwrap(function))
-    signature = inspect.signature(kernel)
+    hints = resolved(kernel)
     positional = [
         p.name
-        for p in signature.parameters.values()
+        for p in inspect.signature(kernel).parameters.values()
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
     ]
-    parameters = tuple(Parameter(n, _as_ref(hints.get(n))) for n in positional)
+    parameters = tuple(Parameter(n, _as_ref(hints.get(n), n)) for n in positional)
     used = [v for p in parameters if p.type is not None for v in p.type.parameters]
     return KernelType(
-        getattr(function, "__name__", type(function).__name__),
+        name_of(kernel),
         parameters,
-        dims={v.__name__: v for v in used if _family(v) is None},
-        dtypes={v.__name__: v for v in used if _family(v) is not None},
+        dims={v.__name__: v for v in used if family(v) is None},
+        dtypes={v.__name__: v for v in used if family(v) is not None},
     )
 
 
-def _as_ref(hint: object) -> RefType | None:
+def _as_ref(hint: object, parameter: str) -> RefType | None:
+    require_subscript(hint, parameter)
     return hint if isinstance(hint, RefType) else None
 
 
-def _hints(function: Any) -> dict[str, Any]:
-    """The annotations, strings evaluated among the function's own type parameters."""
-    function = getattr(function, "__func__", function)
-    if not hasattr(function, "__annotations__"):
-        function = type(function).__call__
-    local = {p.__name__: p for p in getattr(function, "__type_params__", ())}
-    return typing.get_type_hints(function, localns=local, include_extras=True)
+def require_subscript(hint: object, parameter: str) -> None:
+    """A bare ``x: In`` says nothing.
+
+    Raises:
+        AnnotationError: it is one.
+    """
+    if isinstance(hint, type) and issubclass(hint, Ref | Block):
+        raise AnnotationError(f"`{parameter}: {hint.__name__}` says too little: write `{hint.__name__}[...]`")
 
 
 def space_name(ref: RefType) -> str:
