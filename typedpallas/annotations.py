@@ -57,5 +57,11 @@ def _names(kernel: Callable[..., Any], function: Any) -> dict[str, Any]:
     while isinstance(kernel, functools.partial):
         kernel = kernel.func
     owner = type(getattr(kernel, "__self__", kernel))
-    parameters = [*getattr(owner, "__type_params__", ()), *getattr(function, "__type_params__", ())]
+    parameters = [*_type_parameters(owner), *_type_parameters(function)]
     return closed | {p.__name__: p for p in parameters}
+
+
+def _type_parameters(generic: Any) -> tuple[Any, ...]:
+    """The PEP 695 parameters of a function or class; the class of functions has a descriptor under that name."""
+    found = getattr(generic, "__type_params__", ())
+    return found if isinstance(found, tuple) else ()
