@@ -1,0 +1,1 @@
+"""Generated kernels: what the checker says, what the vendor's compiler says, what really happens."""

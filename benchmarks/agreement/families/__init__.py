@@ -1,0 +1,12 @@
+"""The families of generated kernels, one file each."""
+
+from benchmarks.agreement.case import Case
+from benchmarks.agreement.families.accumulate import Accumulate, GpuAccumulate
+from benchmarks.agreement.families.blocks import Blocks, GpuBlocks
+from benchmarks.agreement.families.capacity import Capacity
+from benchmarks.agreement.families.matmuls import Matmul
+from benchmarks.agreement.families.slices import Slices
+from benchmarks.agreement.families.spaces import Spaces
+
+_ALL = (Blocks, GpuBlocks, Accumulate, GpuAccumulate, Spaces, Capacity, Slices, Matmul)
+FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
