@@ -6,6 +6,8 @@ from typing import Any
 
 type Hook = Callable[[Any], Any]
 type Table = Mapping[str, Hook]
+type Finder = Callable[[str], Hook | None]
+"""The hook for a name of a whole family, or none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The names by which mypy knows what the plugin acts on. The static face lives in the stub package."""
 
 import importlib
+import sys
 from typing import Final
 
 from mypy.nodes import TypeInfo
@@ -26,6 +27,8 @@ DIRECTIONS: Final[dict[str, Direction]] = {
     "Scratch": "scratch",
 }
 ARITHMETIC: Final = ("Mul", "Add", "FloorDiv", "CDiv")
+LIBRARIES_OF_OTHERS: Final = frozenset(sys.stdlib_module_names) | {"mypy_extensions", "typing_extensions"}
+"""Where mypy itself has hooks, which ours must not displace."""
 
 
 def is_ours(fullname: str, *names: str) -> bool:

@@ -9,11 +9,15 @@ from mypy.plugin import Plugin, ReportConfigContext
 
 from typedpallas_mypy import config, names, report, version
 from typedpallas_mypy.guard import guarded
-from typedpallas_mypy.handlers import annotations
-from typedpallas_mypy.hooks import Hook, Hooks, Table
+from typedpallas_mypy.handlers import annotations, blocks, functions, refs
+from typedpallas_mypy.hooks import Finder, Hook, Hooks, Table
 
-HANDLERS: tuple[Hooks, ...] = (annotations.HOOKS,)
+HANDLERS: tuple[Hooks, ...] = (annotations.HOOKS, refs.HOOKS, blocks.HOOKS, functions.HOOKS)
 """Every construct that is handled; the first that knows a name has it."""
+
+FUNCTIONS: tuple[Finder, ...] = (functions.function, functions.other)
+METHODS: tuple[Finder, ...] = (blocks.method, functions.method)
+"""Whole families of names; asked, in order, for a name that no table has."""
 
 _DEPENDENCY = 10
 """mypy's priority of an ordinary top-level import."""
@@ -33,6 +37,14 @@ _FUNCTION_SIGNATURES = _merged(h.function_signatures for h in HANDLERS)
 _METHODS = _merged(h.methods for h in HANDLERS)
 _METHOD_SIGNATURES = _merged(h.method_signatures for h in HANDLERS)
 _ATTRIBUTES = _merged(h.attributes for h in HANDLERS)
+
+
+def _found(finders: tuple[Finder, ...], fullname: str) -> Hook | None:
+    for finder in finders:
+        hook = finder(fullname)
+        if hook is not None:
+            return guarded(hook)
+    return None
 
 
 class TypedpallasPlugin(Plugin):
@@ -58,13 +70,13 @@ class TypedpallasPlugin(Plugin):
         return _FUNCTION_SIGNATURES.get(fullname)
 
     def get_function_hook(self, fullname: str) -> Hook | None:
-        return _FUNCTIONS.get(fullname)
+        return _FUNCTIONS.get(fullname) or _found(FUNCTIONS, fullname)
 
     def get_method_signature_hook(self, fullname: str) -> Hook | None:
         return _METHOD_SIGNATURES.get(fullname)
 
     def get_method_hook(self, fullname: str) -> Hook | None:
-        return _METHODS.get(fullname)
+        return _METHODS.get(fullname) or _found(METHODS, fullname)
 
     def get_attribute_hook(self, fullname: str) -> Hook | None:
         return _ATTRIBUTES.get(fullname)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mypy.errorcodes import ErrorCode
@@ -38,6 +38,19 @@ def judge(api: Any, event: Event, facts: Facts, places: Mapping[str, Place]) -> 
         refuted = True
         emit(api, finding, places.get(finding.blame, places[""]), targets)
     return refuted
+
+
+def judge_any(api: Any, events: Sequence[Event], facts: Facts, places: Mapping[str, Place]) -> None:
+    """Judge one event that may be any of several; only a rule that refutes them all speaks.
+
+    A value whose type is a union has one event for each item, and not every item need reach the place.
+    """
+    found = [list(_findings(event, facts)) for event in events]
+    slugs = [{finding.rule for finding, _ in findings} for findings in found]
+    common = set.intersection(*slugs) if slugs else set()
+    for finding, targets in found[0] if found else ():
+        if finding.rule in common:
+            emit(api, finding, places.get(finding.blame, places[""]), targets)
 
 
 def _findings(event: Event, facts: Facts) -> Iterator[tuple[Finding, tuple[str, ...]]]:

@@ -32,8 +32,12 @@ def source_hash() -> str:
     return digest.hexdigest()
 
 
+@functools.cache
+def is_library(path: str) -> bool:
+    """Whether a module is a stub or an installed package's: nothing there is ours to judge."""
+    return path.endswith(".pyi") or any(Path(path).resolve().is_relative_to(root) for root in _LIBRARIES)
+
+
 def cache_key(path: str) -> list[str] | None:
     """The part of a module's cache key that is ours; none for a module of an installed package."""
-    if path.endswith(".pyi") or any(Path(path).resolve().is_relative_to(root) for root in _LIBRARIES):
-        return None
-    return [source_hash(), *config.targets()]
+    return None if is_library(path) else [source_hash(), *config.targets()]

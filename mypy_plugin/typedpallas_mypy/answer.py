@@ -1,0 +1,184 @@
+"""A call of JAX, from mypy's hook context to the type of its result, with an error where JAX refuses it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mypy.nodes import ARG_NAMED, ARG_OPT, ARG_POS, Expression
+from mypy.nodes import Context as Place
+from mypy.plugin import FunctionContext, MethodContext
+from mypy.typeops import make_simplified_union
+from mypy.types import AnyType, Instance, TupleType, Type, UnionType, get_proper_type
+
+from typedpallas import dtypes
+from typedpallas.dtypes import DType
+from typedpallas.events import Operation, Shape
+from typedpallas_mypy import names, report, scope, transfer
+from typedpallas_mypy.evaluate import Evaluator
+from typedpallas_mypy.facts import UNKNOWN, Types, Value
+from typedpallas_mypy.static import NOTHING, Like, Static
+from typedpallas_mypy.transfer import Call, Outcome, Refused, Several
+
+_MOST_UNION_ITEMS = 8
+
+type Argument = tuple[str | None, Expression, Type]
+"""The keyword (none if positional), the expression and its type."""
+
+
+def arguments(context: FunctionContext | MethodContext) -> list[Argument] | None:
+    """What was passed, in order; none if some of it came through ``*`` or ``**``."""
+    found: list[Argument] = []
+    formals = zip(context.args, context.arg_types, context.arg_kinds, context.arg_names, strict=True)
+    for expressions, kinds, ways, keywords in formals:
+        for expression, kind, way, keyword in zip(expressions, kinds, ways, keywords, strict=True):
+            if way not in (ARG_POS, ARG_OPT, ARG_NAMED):
+                return None
+            found.append((keyword if way is ARG_NAMED else None, expression, kind))
+    return found
+
+
+class Answer:
+    """The answer to one hook call."""
+
+    def __init__(self, api: Any, place: Place, default: Type, shown: str) -> None:
+        self.api = api
+        self.place = place
+        self.default = default
+        self.shown = shown
+        """How messages write what is called: ``jnp.dot``, ``+``."""
+        self.types = Types(api)
+        self.evaluator = Evaluator(api, self.types)
+
+    @property
+    def unknown(self) -> Type:
+        """What an undecided result is: an array of which nothing is known, or mypy's own answer if no array."""
+        return unknown(self.types, self.default)
+
+    def of(self, function: str, passed: Sequence[Argument]) -> Type:
+        """The type of ``function(*passed)``; the items of unions are taken one by one."""
+        choices = [self._choices(expression, kind) for _, expression, kind in passed]
+        keywords = [keyword for keyword, _, _ in passed]
+        results: list[Type] = []
+        refusals: list[tuple[Call, Refused]] = []
+        for items in itertools.islice(itertools.product(*choices), _MOST_UNION_ITEMS):
+            call = _call(function, keywords, items)
+            outcome = transfer.evaluate(call, self.types.facts, self._families(call))
+            if isinstance(outcome, Refused):
+                refusals.append((call, outcome))
+            else:
+                results.append(self.type_of(outcome))
+        if refusals and not results and not self._of_union():
+            self._refuse(*refusals[0])
+        return make_simplified_union(results) if results else self.unknown
+
+    def _choices(self, expression: Expression, kind: Type) -> list[Static]:
+        proper = get_proper_type(kind)
+        if isinstance(proper, UnionType):
+            return [self.evaluator.of_type(item) for item in proper.items]
+        return [self.evaluator.static(expression, kind)]
+
+    def _of_union(self) -> bool:
+        """Whether an operand is a union: mypy asks for each item alone, and not every pair of items can meet."""
+        sides = [getattr(self.place, side, None) for side in ("left", "right", "expr", "base")]
+        kinds = [self.api.lookup_type(side) for side in sides if side is not None and self.api.has_type(side)]
+        return any(isinstance(get_proper_type(kind), UnionType) for kind in kinds)
+
+    def _families(self, call: Call) -> Mapping[str, type[DType] | None]:
+        values = [leaf.value if isinstance(leaf, Like) else leaf for leaf in call.leaves]
+        parameters = [v.parameter for v in values if isinstance(v, Value) and v.parameter is not None]
+        return {parameter.name: self.types.family(parameter) for parameter in parameters}
+
+    def type_of(self, outcome: Outcome) -> Type:
+        """The type of what came out."""
+        default = get_proper_type(self.default)
+        if isinstance(outcome, Value):
+            return self.types.block(outcome) if takes_arrays(default) else self.default
+        if isinstance(outcome, Several):
+            return self._several(outcome, default)
+        return self.unknown
+
+    def _several(self, outcome: Several, default: Type) -> Type:
+        values = [item for item in outcome.items if isinstance(item, Value)]
+        if len(values) < len(outcome.items):
+            return self.unknown
+        if outcome.kind == "tuple" and isinstance(default, TupleType | AnyType) or _is(default, "builtins.tuple"):
+            blocks: list[Type] = [self.types.block(value) for value in values]
+            return TupleType(blocks, self.types.instance("builtins.tuple", [UNKNOWN_ANY]))
+        if outcome.kind == "list" and values and (isinstance(default, AnyType) or _is(default, "builtins.list")):
+            common = values[0] if all(value == values[0] for value in values) else UNKNOWN
+            return self.types.instance("builtins.list", [self.types.block(common)])
+        return self.unknown
+
+    def _refuse(self, call: Call, refused: Refused) -> None:
+        operands = [shown(self.types, leaf) for leaf in call.leaves if isinstance(leaf, Value | Like)]
+        event = Operation(
+            function=self.shown, operands=tuple(operands), refusal=refused.message, kind=refused.kind
+        )
+        report.judge(self.api, event, self.types.facts, {"": self.place})
+
+
+UNKNOWN_ANY = AnyType(4)
+
+
+def _call(function: str, keywords: Sequence[str | None], items: Sequence[Static]) -> Call:
+    pairs = list(zip(keywords, items, strict=True))
+    return Call(
+        function,
+        tuple(item for keyword, item in pairs if keyword is None),
+        tuple((keyword, item) for keyword, item in pairs if keyword is not None),
+    )
+
+
+def _is(kind: Type, fullname: str) -> bool:
+    return isinstance(kind, Instance) and kind.type.fullname == fullname
+
+
+def takes_arrays(kind: Type) -> bool:
+    """Whether a declared result says array, or nothing."""
+    kind = get_proper_type(kind)
+    if isinstance(kind, UnionType):
+        return any(takes_arrays(item) for item in kind.items)
+    return isinstance(kind, AnyType) or (isinstance(kind, Instance) and kind.type.has_base(names.ARRAY))
+
+
+def unknown(types: Types, default: Type) -> Type:
+    """mypy's answer with every plain `jax.Array` in it made an array of which nothing is known."""
+    kind = get_proper_type(default)
+    if isinstance(kind, Instance):
+        if kind.type.fullname in (names.ARRAY, names.BLOCK):
+            return types.block(UNKNOWN)
+        if kind.type.fullname in ("builtins.list", "builtins.tuple") and kind.args:
+            return kind.copy_modified(args=[unknown(types, argument) for argument in kind.args])
+    if isinstance(kind, TupleType):
+        return kind.copy_modified(items=[unknown(types, item) for item in kind.items])
+    return default
+
+
+def shown(types: Types, leaf: Value | Like) -> str:
+    """An operand as messages write it: ``bf16[BM, BK]``."""
+    value = leaf.value if isinstance(leaf, Like) else leaf
+    if value.weak:
+        return value.dtype or "number"
+    element = value.parameter.name if value.parameter is not None else dtypes.short(value.dtype or "?")
+    return f"{element}[{dims(value.shape)}]"
+
+
+def dims(shape: Shape | None) -> str:
+    """A shape as messages write it, without brackets."""
+    return "..." if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
+
+
+def iterate_typed(context: FunctionContext | MethodContext) -> Iterator[Type]:
+    """The types of everything that was passed."""
+    for kinds in context.arg_types:
+        yield from kinds
+
+
+def mentions(context: FunctionContext | MethodContext) -> bool:
+    """Whether an argument is a typed array, a ref, or holds one."""
+    return any(scope.speaks(kind) for kind in iterate_typed(context))
+
+
+__all__ = ["NOTHING", "Answer", "Argument", "arguments", "dims", "mentions", "shown", "takes_arrays", "unknown"]

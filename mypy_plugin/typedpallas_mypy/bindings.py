@@ -1,0 +1,124 @@
+"""What each variable of a file is bound to, for variables that are bound once.
+
+mypy's visitors can't be subclassed from Python, so this walks statements itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mypy.nodes import (
+    AssignmentStmt,
+    Block,
+    ClassDef,
+    Decorator,
+    Expression,
+    ForStmt,
+    FuncDef,
+    IfStmt,
+    ListExpr,
+    Lvalue,
+    MatchStmt,
+    MypyFile,
+    NameExpr,
+    OperatorAssignmentStmt,
+    OverloadedFuncDef,
+    StarExpr,
+    Statement,
+    SymbolNode,
+    TryStmt,
+    TupleExpr,
+    Var,
+    WhileStmt,
+    WithStmt,
+)
+
+type Bindings = dict[SymbolNode, list[Expression | None]]
+"""Every binding of a variable: the expression, or none where it is bound in another way."""
+
+_KEPT = 4
+_CACHE: dict[int, tuple[MypyFile, Bindings]] = {}
+
+
+def bindings(tree: MypyFile) -> Bindings:
+    """Every binding in a file; the last few files are remembered."""
+    kept = _CACHE.get(id(tree))
+    if kept is not None and kept[0] is tree:
+        return kept[1]
+    found: Bindings = {}
+    for target, value in _of_all(tree.defs):
+        for name, bound in _names(target, value):
+            found.setdefault(name, []).append(bound)
+    while len(_CACHE) >= _KEPT:
+        _CACHE.pop(next(iter(_CACHE)))
+    _CACHE[id(tree)] = (tree, found)
+    return found
+
+
+def definition(api: Any, expression: Expression) -> Expression:
+    """What a variable that is bound once in its file is bound to, followed to the end; else the expression."""
+    for _ in range(10):
+        if not isinstance(expression, NameExpr) or not isinstance(expression.node, Var):
+            break
+        bound = bindings(api.tree).get(expression.node, [])
+        if len(bound) != 1 or bound[0] is None:
+            break
+        expression = bound[0]
+    return expression
+
+
+def _names(target: Lvalue, value: Expression | None) -> Iterator[tuple[SymbolNode, Expression | None]]:
+    if isinstance(target, TupleExpr | ListExpr):
+        for item in target.items:
+            yield from _names(item, None)
+    elif isinstance(target, StarExpr):
+        yield from _names(target.expr, None)
+    elif isinstance(target, NameExpr) and isinstance(target.node, Var):
+        yield target.node, value
+
+
+def _of_all(statements: Sequence[Statement]) -> Iterator[tuple[Lvalue, Expression | None]]:
+    for statement in statements:
+        yield from _own(statement)
+        for block in _blocks(statement):
+            yield from _of_all(block.body)
+
+
+def _own(statement: Statement) -> Iterator[tuple[Lvalue, Expression | None]]:
+    """What a statement itself binds."""
+    if isinstance(statement, AssignmentStmt):
+        for target in statement.lvalues:
+            yield target, statement.rvalue
+    elif isinstance(statement, OperatorAssignmentStmt):
+        yield statement.lvalue, None
+    elif isinstance(statement, ForStmt):
+        yield statement.index, None
+    elif isinstance(statement, WithStmt):
+        for item in statement.target:
+            if item is not None:
+                yield item, None
+
+
+def _blocks(statement: Statement) -> Iterator[Block]:
+    """The blocks inside a statement."""
+    if isinstance(statement, ForStmt | WhileStmt | IfStmt):
+        yield from [statement.body] if isinstance(statement, ForStmt | WhileStmt) else statement.body
+        if statement.else_body is not None:
+            yield statement.else_body
+    elif isinstance(statement, WithStmt | FuncDef):
+        yield statement.body
+    elif isinstance(statement, TryStmt):
+        rest = (statement.else_body, statement.finally_body)
+        yield from (statement.body, *statement.handlers, *(block for block in rest if block is not None))
+    elif isinstance(statement, MatchStmt):
+        yield from statement.bodies
+    elif isinstance(statement, Decorator):
+        yield statement.func.body
+    elif isinstance(statement, OverloadedFuncDef):
+        for item in statement.items:
+            yield from _blocks(item)
+    elif isinstance(statement, ClassDef):
+        yield statement.defs
+    elif isinstance(statement, Block):
+        yield statement

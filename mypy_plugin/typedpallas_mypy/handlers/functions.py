@@ -1,0 +1,80 @@
+"""Functions of JAX: what they give for typed arrays is asked of JAX itself."""
+
+from __future__ import annotations
+
+from mypy.nodes import CallExpr, Expression, MemberExpr, NameExpr, RefExpr, StrExpr
+from mypy.plugin import FunctionContext, MethodContext
+from mypy.types import Type
+
+from typedpallas_mypy import answer, names, scope
+from typedpallas_mypy.answer import Answer, Argument
+from typedpallas_mypy.facts import Types, Value
+from typedpallas_mypy.hooks import Hook, Hooks
+
+
+def function(fullname: str) -> Hook | None:
+    """The hook for any function of JAX."""
+    if not fullname.startswith("jax."):
+        return None
+    return lambda context: _called(context, fullname)
+
+
+def method(fullname: str) -> Hook | None:
+    """The hook for what is called like a function but is an object: `jnp.add`, `jax.nn.relu`, jitted functions."""
+    if not fullname.startswith("jax.") or not fullname.endswith(".__call__"):
+        return None
+    return _object_called
+
+
+def _object_called(context: MethodContext) -> Type:
+    callee = context.context.callee if isinstance(context.context, CallExpr) else None
+    return _called(context, callee.fullname if isinstance(callee, RefExpr) else "")
+
+
+def _called(context: FunctionContext | MethodContext, fullname: str) -> Type:
+    default = context.default_return_type
+    if not scope.concerned(context.api) or not (answer.mentions(context) or scope.typed(context.api)):
+        return default
+    call = context.context
+    reply = Answer(context.api, call, default, _shown(call.callee) if isinstance(call, CallExpr) else fullname)
+    passed = answer.arguments(context)
+    if passed is None or not fullname.startswith("jax.") or not _pure(reply, passed):
+        return reply.unknown
+    return reply.of(fullname, passed)
+
+
+def _pure(reply: Answer, passed: list[Argument]) -> bool:
+    """Whether a call may be evaluated: it has a typed array, or at least no text, which may name a file."""
+    arrays = any(scope.speaks(kind) for _, _, kind in passed)
+    return arrays or not any(isinstance(expression, StrExpr) for _, expression, _ in passed)
+
+
+def _shown(callee: Expression) -> str:
+    """A callee as written: ``jnp.dot``."""
+    if isinstance(callee, MemberExpr):
+        return f"{_shown(callee.expr)}.{callee.name}"
+    return callee.name if isinstance(callee, NameExpr) else "this"
+
+
+def _program_id(context: FunctionContext) -> Type:
+    """``pl.program_id``: an `i32` scalar."""
+    if not scope.typed(context.api):
+        return context.default_return_type
+    return Types(context.api).block(Value("int32", ()))
+
+
+def other(fullname: str) -> Hook | None:
+    """The hook for any other function: inside a kernel, a `jax.Array` that it gives is one of unknown shape."""
+    root = fullname.partition(".")[0]
+    if root in names.LIBRARIES_OF_OTHERS:
+        return None
+    return _array_is_unknown
+
+
+def _array_is_unknown(context: FunctionContext | MethodContext) -> Type:
+    if not scope.typed(context.api):
+        return context.default_return_type
+    return answer.unknown(Types(context.api), context.default_return_type)
+
+
+HOOKS = Hooks(functions={"jax._src.pallas.primitives.program_id": _program_id})

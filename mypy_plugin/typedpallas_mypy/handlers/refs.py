@@ -1,0 +1,150 @@
+"""Refs: loads, stores, ``.at``, and what their attributes say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mypy.nodes import Context as Place
+from mypy.nodes import Expression, IndexExpr, NameExpr
+from mypy.plugin import AttributeContext, MethodContext
+from mypy.types import Instance, LiteralType, Type, TypeVarType, UnionType, get_proper_type
+
+from typedpallas.events import Access, Operation, RefFact, Shape
+from typedpallas_mypy import names, report
+from typedpallas_mypy.answer import dims
+from typedpallas_mypy.evaluate import Evaluator
+from typedpallas_mypy.facts import Types, Value
+from typedpallas_mypy.hooks import Hooks
+from typedpallas_mypy.index import TooManyIndices, selected
+from typedpallas_mypy.static import Constant, Static
+
+
+def _load(context: MethodContext) -> Type:
+    """``x[...]``: a load event; the result is the block that the index selects."""
+    types = Types(context.api)
+    ref = types.ref(context.type, _name(context.context))
+    if ref is None or not _holds_data(ref):
+        return context.default_return_type
+    moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0])
+    places: dict[str, Place] = {"": context.context, "index": context.args[0][0]}
+    report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, places)
+    return types.block(Value(ref.dtype, moved, parameter=_parameter(types, context.type)))
+
+
+def _store(context: MethodContext) -> Type:
+    """``o[...] = v``: a store event, blamed on the value or the index that is wrong."""
+    types = Types(context.api)
+    ref = types.ref(context.type, _name(context.context))
+    if ref is None or not _holds_data(ref):
+        return context.default_return_type
+    index, value = context.args[0][0], context.args[1][0]
+    moved = _selected(context.api, types, ref, index, context.arg_types[0][0])
+    places: dict[str, Place] = {
+        "": context.context,
+        "index": index if index.line > 0 else context.context,
+        "value": value if value.line > 0 else context.context,
+    }
+    kind = get_proper_type(context.arg_types[1][0])
+    kinds = list(kind.items) if isinstance(kind, UnionType) else [kind]
+    stored = [_stored(context.api, types, ref, value, item) for item in kinds]
+    events = [Access(op="store", ref=ref, moved=moved, value_shape=s, value_dtype=d) for s, d in stored]
+    report.judge_any(context.api, events, types.facts, places)
+    return context.default_return_type
+
+
+def _stored(api: Any, types: Types, ref: RefFact, value: Expression, kind: Type) -> tuple[Shape | None, str | None]:
+    """The shape and the element type of a stored value, as far as they are known.
+
+    A Python number takes the element type of the ref if it is of the same family; else JAX keeps its own.
+    """
+    fact = types.value(kind)
+    if fact is None:
+        return None, None
+    if not fact.weak:
+        return fact.shape, fact.dtype
+    integral = (ref.dtype or "").startswith(("int", "uint"))
+    floating = (ref.dtype or "").startswith(("float", "bfloat"))
+    if fact.dtype == "int" and floating:
+        return (), "int32"
+    return (), "float32" if fact.dtype == "float" and integral else None
+
+
+def _at(context: MethodContext) -> Type:
+    """``x.at[...]``: a ref of the selected shape."""
+    types = Types(context.api)
+    holder = get_proper_type(context.type)
+    own = get_proper_type(holder.args[0]) if isinstance(holder, Instance) and holder.args else None
+    ref = types.ref(own, _name(context.context)) if own is not None else None
+    if ref is None or not isinstance(own, Instance) or not _holds_data(ref):
+        return context.default_return_type
+    shape = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0])
+    return types.like(own, shape)
+
+
+def _selected(api: Any, types: Types, ref: RefFact, index: Expression, kind: Type) -> Shape | None:
+    """The shape that an index selects; an index that is too long is an error."""
+    item: Static = Evaluator(api, types).static(index, kind)
+    if isinstance(item, Constant) and item.value is ...:
+        return ref.shape
+    try:
+        return selected(ref.shape, item, types.facts)
+    except TooManyIndices as error:
+        event = Operation(
+            function=f"{ref.name}[...]",
+            operands=(f"{ref.dtype or '?'}[{dims(ref.shape)}]",),
+            refusal=f"{error} indices for a ref of rank {len(ref.shape or ())}",
+            kind="shape",
+        )
+        report.judge(api, event, types.facts, {"": index})
+        return None
+
+
+def _holds_data(ref: RefFact) -> bool:
+    return ref.space is None or ref.space.data
+
+
+def _name(place: Place) -> str:
+    """How the user calls the ref in ``x[...]`` or ``x.at[...]``."""
+    base = place.base if isinstance(place, IndexExpr) else None
+    while base is not None and not isinstance(base, NameExpr):
+        base = getattr(base, "expr", None) or getattr(base, "base", None)
+    return base.name if base is not None else "the ref"
+
+
+def _parameter(types: Types, kind: Type) -> TypeVarType | None:
+    base = types.ref_instance(kind)
+    dtype = types.dtype(base.args[1]) if base is not None else None
+    return dtype if isinstance(dtype, TypeVarType) else None
+
+
+def _at_attribute(context: AttributeContext) -> Type:
+    """``x.at`` remembers the direction of ``x``."""
+    own = get_proper_type(context.type)
+    if not isinstance(own, Instance):
+        return context.default_attr_type
+    return Types(context.api).instance(names.STATIC + "At", [own])
+
+
+def _rank(context: AttributeContext) -> Type:
+    """``x.ndim`` as a literal."""
+    types = Types(context.api)
+    ref = types.ref(context.type)
+    if ref is None or ref.shape is None:
+        return context.default_attr_type
+    return LiteralType(len(ref.shape), types.instance("builtins.int"))
+
+
+_CLASSES = tuple(names.STATIC + name for name in names.DIRECTIONS)
+
+HOOKS = Hooks(
+    methods={
+        **{f"{name}.__getitem__": _load for name in _CLASSES},
+        **{f"{name}.__setitem__": _store for name in _CLASSES},
+        names.STATIC + "At.__getitem__": _at,
+    },
+    attributes={
+        **{f"{name}.at": _at_attribute for name in _CLASSES},
+        **{f"{name}.ndim": _rank for name in _CLASSES},
+    },
+)
+

@@ -1,0 +1,59 @@
+"""Where the plugin has a say: in the user's own files, inside functions whose signature speaks of typedpallas.
+
+Code without such annotations is checked exactly as without the plugin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mypy.nodes import FuncItem
+from mypy.types import CallableType, Instance, TupleType, Type, TypeVarType, UnionType, UnpackType, get_proper_type
+
+from typedpallas_mypy import names, version
+
+_KEPT = 4096
+_SPEAKS: dict[int, tuple[Type, bool]] = {}
+
+
+def concerned(api: Any) -> bool:
+    """Whether this file may hold kernels at all: it is no installed package's, and typedpallas was read."""
+    return names.STATIC.rstrip(".") in api.modules and not version.is_library(api.path)
+
+
+def typed(api: Any) -> bool:
+    """Whether the code at hand is inside a function whose signature speaks of typedpallas."""
+    if not concerned(api):
+        return False
+    functions = [item for item in api.scope.stack if isinstance(item, FuncItem)]
+    return any(_signature_speaks(function.type) for function in functions)
+
+
+def _signature_speaks(signature: Type | None) -> bool:
+    if not isinstance(signature, CallableType):
+        return False
+    known = _SPEAKS.get(id(signature))
+    if known is None or known[0] is not signature:
+        if len(_SPEAKS) >= _KEPT:
+            _SPEAKS.clear()
+        known = (signature, any(speaks(kind) for kind in (*signature.arg_types, signature.ret_type)))
+        _SPEAKS[id(signature)] = known
+    return known[1]
+
+
+def speaks(kind: Type, depth: int = 5) -> bool:
+    """Whether a type holds one of the plugin's nominal types."""
+    kind = get_proper_type(kind)
+    if depth == 0:
+        return False
+    if isinstance(kind, Instance):
+        if kind.type.fullname.startswith(names.STATIC):
+            return True
+        return any(speaks(argument, depth - 1) for argument in kind.args)
+    if isinstance(kind, TupleType | UnionType):
+        return any(speaks(item, depth - 1) for item in kind.items)
+    if isinstance(kind, UnpackType):
+        return speaks(kind.type, depth - 1)
+    if isinstance(kind, TypeVarType):
+        return speaks(kind.upper_bound, depth - 1)
+    return False
