@@ -1,5 +1,9 @@
 """The public names, in one list: the stub of the package and, in its own checkout, the package itself take them."""
 
+from typedpallas._launch import Launch as Launch
+from typedpallas._launch import launch as launch
+from typedpallas._launch import pallas_call as pallas_call
+from typedpallas._launch import spec as spec
 from typedpallas._refs import Add as Add
 from typedpallas._refs import Array as Array
 from typedpallas._refs import Block as Block
@@ -54,11 +58,7 @@ from typedpallas.dtypes import u8 as u8
 from typedpallas.dtypes import u16 as u16
 from typedpallas.dtypes import u32 as u32
 from typedpallas.dtypes import u64 as u64
-from typedpallas.launching import Launch as Launch
 from typedpallas.launching import LaunchError as LaunchError
-from typedpallas.launching import launch as launch
-from typedpallas.launching import pallas_call as pallas_call
-from typedpallas.launching import spec as spec
 from typedpallas.pattern import PatternError as PatternError
 from typedpallas.portable import broadcast_rows as broadcast_rows
 from typedpallas.portable import dot as dot
