@@ -1,8 +1,25 @@
-"""The memory spaces of a TPU core, as Mosaic TPU knows them."""
+"""The memory spaces of a TPU core, as Mosaic TPU knows them, and the copies between them.
+
+The copies are Pallas's own, typed by space; they load JAX when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from typedpallas.spaces import MemorySpace, Scalars, VectorLoads, VectorStores
 
 _COPIES = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
+
+if TYPE_CHECKING:
+    from typedpallas._tpu_copies import async_copy as async_copy
+    from typedpallas._tpu_copies import make_async_copy as make_async_copy
+    from typedpallas._tpu_copies import sync_copy as sync_copy
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in ("async_copy", "make_async_copy", "sync_copy"):
+            raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+        return getattr(importlib.import_module("typedpallas._tpu_copies"), name)
 
 
 class TpuSpace(MemorySpace):
@@ -11,22 +28,26 @@ class TpuSpace(MemorySpace):
     machine = "tpu"
 
 
-class VMEM(TpuSpace, VectorLoads, VectorStores):
+class Copied(TpuSpace):
+    """Capability: copies reach it, from and to every space that has this capability."""
+
+
+class VMEM(Copied, VectorLoads, VectorStores):
     """Vector memory: what the vector and matrix units load from and store to."""
 
 
-class SMEM(TpuSpace, Scalars):
+class SMEM(Copied, Scalars):
     """Scalar memory: one 32-bit word at a time, for indices, flags and tables."""
 
 
-class HBM(TpuSpace):
+class HBM(Copied):
     """High-bandwidth memory: only copies reach it."""
 
     windowed = False
     reach = _COPIES
 
 
-class ANY(TpuSpace):
+class ANY(Copied):
     """Wherever the compiler put the array; only copies reach it."""
 
     windowed = False
@@ -34,18 +55,16 @@ class ANY(TpuSpace):
 
 
 class CMEM(TpuSpace):
-    """The common memory of a v4 chip."""
-
-    reach = _COPIES
+    """The common memory of a v4 chip. Today's compiler gives kernels none of it."""
 
 
-class VMEM_SHARED(TpuSpace):
+class VMEM_SHARED(Copied):
     """Vector memory shared by the subcores of a SparseCore."""
 
     reach = _COPIES
 
 
-class HOST(TpuSpace):
+class HOST(Copied):
     """The host's memory."""
 
     windowed = False

@@ -67,6 +67,7 @@ class LoadFromHbm(Rule):
         if allowed != "none" or context.machine == "gpu":
             return
         target = "from it into" if event.op == "load" else "to it from"
+        copied = f"copy {target} a VMEM scratch with {space.reach}, and {event.op} there"
         yield self.refuted(
             name=event.ref.name,
             space=spaces.name(space),
@@ -74,5 +75,5 @@ class LoadFromHbm(Rule):
             verb="load from" if event.op == "load" else "store to",
             expected="a copy through VMEM",
             found=f"a direct {event.op}",
-            help=f"copy {target} a VMEM scratch with {space.reach}, and {event.op} there",
+            help=copied if space.reach else "keep it in VMEM",
         )
