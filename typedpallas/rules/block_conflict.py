@@ -71,5 +71,6 @@ class BlockConflict(Rule):
                 expected=f"{size}, {origin}",
                 found=f"{event.size}, {event.origin}",
                 witness=", ".join(f"{name} = {value}" for name, value in sorted(verdict.witness.items())),
-                help=f"make both {size}, or give one of the two another type parameter",
+                help=f"make both {size}"
+                + (", or give one of the two another type parameter" if event.dim.isidentifier() else ""),
             )

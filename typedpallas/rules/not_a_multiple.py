@@ -58,7 +58,7 @@ class NotAMultiple(Rule):
                 expected=event.multiple,
                 found=event.size,
                 notes=(
-                    f"`{event.dim}` is {event.size}, {event.origin}",
+                    f"the size is {event.origin}",
                     f"`{event.dim}` is declared `{event.dim}: Multiple[L[{event.multiple}]]`",
                 ),
                 help=_nearest(event),

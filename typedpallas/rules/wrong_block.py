@@ -82,8 +82,8 @@ class WrongBlock(Rule):
             **_what(event),
             name=event.ref.name,
             where="",
-            expected=f"rank {len(event.ref.shape)} ({_shape(event.ref.shape)})",
-            found=f"rank {len(event.block)} ({_shape(event.block)})",
+            expected=_ranked(event.ref.shape),
+            found=_ranked(event.block),
             notes=(_source(event),),
             blame="block",
         )
@@ -93,8 +93,9 @@ def _what(event: Argument) -> dict[str, str]:
     return {"what": event.what, "against": "annotation" if event.what == "block" else "pattern"}
 
 
-def _shape(shape: tuple[Size | None, ...]) -> str:
-    return ", ".join("?" if size is None else str(size) for size in shape) or "a scalar"
+def _ranked(shape: tuple[Size | None, ...]) -> str:
+    known = ", ".join(str(size) for size in shape if size is not None)
+    return f"rank {len(shape)} ({known})" if shape and None not in shape else f"rank {len(shape)}"
 
 
 def _witness(expected: Size, found: Size, verdict: solve.Refuted) -> str:
@@ -113,4 +114,7 @@ def _origins(event: Argument, size: Size) -> list[str]:
 
 
 def _edit(expected: Size, found: Size) -> str:
-    return f"write `{expected}` where `{found}` stands, or change the annotation"
+    plain = expected.const is not None or any(expected == Size.of(name) for name in expected.names)
+    return (
+        f"write `{expected}` where `{found}` stands, or change the annotation" if plain else "change the annotation"
+    )

@@ -1,34 +1,31 @@
-"""A call of a launch: arrays and sizes put into the pattern. Nothing here knows mypy.
+"""A call of a launch: sizes and arrays put into the pattern. Nothing here knows mypy.
 
 Sizes are over the caller's own type parameters; every name of the launch is replaced by what the call gives it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from typedpallas.dims import Size
 from typedpallas.events import Argument, CallSizes, DimSize, Event, Operands, RefFact, Shape, Window
-from typedpallas.pattern import Cut, Step, Whole
-from typedpallas_mypy.handlers.calls_match import Bound, Match, Origin, linear
+from typedpallas.pattern import Cut, Part, Step, Whole
+from typedpallas_mypy.handlers.calls_match import Match, Origin, Slot, window_names
 
 
 @dataclass(frozen=True)
 class Settled:
     """What a launch was told in advance. A size of none is given but not known."""
 
-    sizes: Mapping[str, Size | None] = field(default_factory=dict)
+    dims: Mapping[str, Size | None] = field(default_factory=dict)
+    bound: Mapping[str, Size | None] = field(default_factory=dict)
     ragged: frozenset[str] | None = frozenset()
-    """The block sizes whose last block may be partial; none if not known."""
-
-
-@dataclass(frozen=True)
-class Given[Element]:
-    """An array of a call: shape in elements, and its element type, none where unknown."""
-
-    shape: Shape | None
-    dtype: Element | None
+    """Block sizes or grid axes whose last block may be partial; none if not known."""
+    placed: frozenset[int] = frozenset()
+    """Positions of the operands that have an index map of their own."""
+    dtypes: frozenset[str] | None = frozenset()
+    """Type parameters whose element type the launch was given; none if not known."""
 
 
 type Said = tuple[Event, str]
@@ -43,20 +40,8 @@ class Call:
     settled: Settled
     name: str
     sizes: dict[str, Origin | None] = field(default_factory=dict)
-    arrays: dict[tuple[str, str | int], Origin] = field(default_factory=dict)
-    """The size of the array dim that a cut, (grid axis, block), runs over."""
-    extents: dict[str, Origin] = field(default_factory=dict)
-    """How many steps each grid axis has."""
+    """Sizes of dims, blocks and cuts ``(i BM)``, and the number of steps of grid axes."""
     said: list[Said] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for name, size in self.settled.sizes.items():
-            self.sizes[name] = None if size is None else (size, "bound in advance")
-        for name, (size, origin) in self.match.sizes.items():
-            if size.const is not None:
-                self.sizes.setdefault(name, (size, origin))
-
-    # ---------------------------------------------------------------- sizes
 
     def value(self, name: str | int) -> Size | None:
         """The size that a name of the launch has in this call."""
@@ -64,10 +49,9 @@ class Call:
             return Size.of(name)
         if name in self.sizes:
             known = self.sizes[name]
-            return known[0] if known is not None else None
-        if name in self.match.sizes:
-            return self.of(self.match.sizes[name][0])
-        return None
+            return None if known is None else known[0]
+        meaning = self.match.meanings.get(name)
+        return None if meaning is None else self.of(meaning)
 
     def of(self, size: Size) -> Size | None:
         """A size over the kernel's type parameters in the caller's terms; none if some are not known."""
@@ -77,147 +61,147 @@ class Call:
 
     def give(self, name: str, size: Size | None, origin: str, place: str) -> None:
         """Let ``name`` have ``size``; a bound that it breaks or another size that it has is said."""
-        earlier = self.sizes.get(name)
         if size is None:
             self.sizes.setdefault(name, None)
             return
-        multiple = self.match.kernel.facts.multiple(name)
+        earlier = self.sizes.get(name)
+        multiple = 1 if earlier is not None else self.match.kernel.facts.multiple(name)
         event = DimSize(dim=name, size=size, origin=origin, multiple=multiple, earlier=earlier)
         self.said.append((event, place))
-        if earlier is not None:
-            return
-        self.sizes[name] = (size, origin)
-        if name in self.match.sizes and name not in self.match.kernel.multiples:
-            meaning = self.match.sizes[name][0]
-            partly = meaning.substitute({n: v for n in meaning.names if (v := self.value(n)) is not None})
-            fixed = linear(partly, size)
-            if fixed is not None and fixed[0] in self.match.kernel.multiples:
-                self.give(*fixed, origin, place)
+        if earlier is None:
+            self.sizes[name] = (size, origin)
 
-    def check_names(self, given: tuple[str, ...], complete: bool) -> bool:
-        """Say what is missing or unknown among the sizes named in the call; whether nothing was asked wrongly."""
-        pattern, kernel = self.match.pattern, self.match.kernel
-        known = dict.fromkeys([*pattern.blocks, *pattern.dims, *kernel.multiples])
-        outside = {name for b in self.match.bound for part, _ in b.operand.windows for name in self._behind(part)}
-        free = [name for name in kernel.multiples if name not in outside]
-        needed = [name for name in (*pattern.blocks, *free) if not self._settled_by_itself(name)]
-        event = CallSizes(launch=self.name, known=tuple(known), needed=tuple(needed), given=given, complete=complete)
+    # ---------------------------------------------------------------- names
+
+    def name_sizes(self, given: Mapping[str, Size | None], *, complete: bool) -> None:
+        """Take the sizes by name: the kernel's own, the call's, then those settled in advance."""
+        for name, meaning in self.match.meanings.items():
+            if meaning.const is not None:
+                self.give(name, meaning, f"in the annotations of `{self.match.kernel.name}`", "")
+        self._check_names(given, complete)
+        known = {*self.match.names, *self.match.pattern.grid}
+        later = {**self.settled.dims, **self.settled.bound}
+        for name, size in given.items():
+            if name in known:
+                self.give(name, size, f"`{name}={size}` in this call", f"size[{name}]")
+        for name, size in later.items():
+            if name in known and name not in given:
+                self.give(name, size, f"`{name}={size}` given in advance", "")
+
+    def _check_names(self, given: Mapping[str, Size | None], complete: bool) -> None:
+        match, later = self.match, {**self.settled.dims, **self.settled.bound}
+        whole = {p.dim for s in match.inputs for p in s.operand.parts if isinstance(p, Whole)}
+        needed = [n for n in match.names if n not in whole and n not in later and n not in match.meanings]
+        event = CallSizes(
+            launch=self.name,
+            known=(*match.names, *match.pattern.grid),
+            needed=tuple(needed),
+            given=tuple(given),
+            complete=complete,
+        )
         self.said.append((event, ""))
-        return all(name in known for name in given)
-
-    def _behind(self, part: str | int) -> frozenset[str]:
-        meaning = None if isinstance(part, int) else self.match.meaning(part)
-        return frozenset() if meaning is None else meaning.names
-
-    def _settled_by_itself(self, name: str) -> bool:
-        """Whether a block size is fixed by the launch alone, or by other names."""
-        return name in self.sizes or name in self.match.sizes
 
     # ---------------------------------------------------------------- arrays
 
-    def check_count(self, count: int) -> bool:
+    def check_count(self, count: int) -> None:
         """Say that the call has more or fewer arrays than the pattern has inputs."""
-        inputs = [b for b in self.match.bound if b.role == "in"]
         event = Operands(
             kernel=self.name,
-            parameters=tuple((b.parameter.ref.name, "in") for b in inputs),
+            parameters=tuple((slot.name, "in") for slot in self.match.inputs),
             inputs=count,
             outputs=0,
             scratch=0,
             source="this call",
         )
         self.said.append((event, ""))
-        return count == len(inputs)
 
-    def take(self, index: int, shape: Shape | None) -> None:
-        """Read an input's shape: sizes of dims and grid axes, each with its origin."""
-        bound = self.match.bound[index]
-        if shape is None:
-            return
-        place, parts = f"array[{index}]", bound.operand.parts
-        self.said.append((self._whole_array(bound, shape), place))
-        if len(parts) != len(shape):
-            return
-        for axis, (part, size) in enumerate(zip(parts, shape, strict=True)):
-            if size is None:
-                continue
-            origin = f"axis {axis} of `{bound.parameter.ref.name}`"
-            if isinstance(part, Whole) and isinstance(part.dim, str):
-                self.give(part.dim, size, origin, place)
-            elif isinstance(part, Step):
-                self._extent(part.axis, size, origin, place)
-            elif isinstance(part, Cut):
-                self._cut(part, size, origin, place)
+    def take(self, shapes: Sequence[Shape | None]) -> None:
+        """Read the inputs' shapes: whole dims first, then cuts and steps, as the launch does."""
+        pairs = [(i, slot, s) for i, (slot, s) in enumerate(zip(self.match.inputs, shapes, strict=False))]
+        read = [(i, slot, s) for i, slot, s in pairs if s is not None]
+        for i, slot, shape in read:
+            self.said.append((self._whole_array(slot, shape), f"array[{i}]"))
+        fitting = [(i, slot, s) for i, slot, s in read if len(s) == len(slot.operand.parts)]
+        for i, slot, shape in fitting:
+            for axis, (part, size) in enumerate(zip(slot.operand.parts, shape, strict=True)):
+                if isinstance(part, Whole) and isinstance(part.dim, str):
+                    self.give(part.dim, size, f"axis {axis} of `{slot.name}`", f"array[{i}]")
+        for i, slot, shape in fitting:
+            for axis, (part, size) in enumerate(zip(slot.operand.parts, shape, strict=True)):
+                if size is not None and not slot.placed:
+                    self._along_grid(part, size, f"axis {axis} of `{slot.name}`", f"array[{i}]")
 
-    def _whole_array(self, bound: Bound, shape: Shape) -> Argument:
+    def _whole_array(self, slot: Slot, shape: Shape) -> Argument:
         """The array against its operand: the rank, and the numbers in the pattern."""
-        parts = bound.operand.parts
-        numbers = [
-            Size.of(part.dim) if isinstance(part, Whole) and isinstance(part.dim, int) else None for part in parts
-        ]
+        numbers = [p.dim if isinstance(p, Whole) and isinstance(p.dim, int) else None for p in slot.operand.parts]
+        expected = tuple(None if number is None else Size.of(number) for number in numbers)
         return Argument(
             kernel=self.match.kernel.name,
-            ref=RefFact(name=bound.parameter.ref.name, space=None, dtype=None, shape=tuple(numbers)),
-            source=f"`{bound.operand}` of the pattern",
+            ref=RefFact(name=slot.name, space=None, dtype=None, shape=expected),
+            source=f"`{slot.operand}` of the pattern",
             block=shape,
             what="array",
         )
 
-    def _cut(self, part: Cut, size: Size, origin: str, place: str) -> None:
-        key, ragged = (part.axis, part.block), self.settled.ragged
-        earlier = self.arrays.setdefault(key, (size, origin))
-        if earlier[1] != origin and ragged is not None and part.block not in ragged:
-            event = DimSize(dim=str(part), size=size, origin=origin, earlier=earlier)
-            self.said.append((event, place))
-            return
-        block = self.value(part.block)
-        if block is not None and block.const != 0:
-            self._extent(part.axis, size.cdiv(block), f"{origin} in blocks of {block}", place)
+    def _along_grid(self, part: Part, size: Size, origin: str, place: str) -> None:
+        if isinstance(part, Step):
+            self._steps(part.axis, size, origin, place)
+        elif isinstance(part, Cut):
+            first = str(part) not in self.sizes
+            self.give(str(part), size, origin, place)
+            block = self.value(part.block)
+            if first and block is not None and block.const != 0:
+                self._steps(part.axis, size.cdiv(block), f"{size}/{block} from {origin}", place)
 
-    def _extent(self, axis: str, steps: Size, origin: str, place: str) -> None:
-        earlier = self.extents.setdefault(axis, (steps, origin))
-        if earlier[1] != origin and earlier[0].const is not None and steps.const is not None:
-            event = DimSize(dim=axis, size=steps, origin=origin, earlier=earlier)
-            self.said.append((event, place))
+    def _steps(self, axis: str, steps: Size, origin: str, place: str) -> None:
+        """The steps of a grid axis. Two counts are only compared as numbers: quotients of names may be equal."""
+        earlier = self.sizes.get(axis)
+        if earlier is None:
+            self.sizes[axis] = (steps, origin)
+        elif earlier[0].const is not None and steps.const is not None:
+            self.give(axis, steps, origin, place)
 
     # ---------------------------------------------------------------- windows and results
 
-    def array(self, bound: Bound) -> Shape:
+    def array(self, slot: Slot) -> Shape:
         """The shape of an operand's array as the pattern has it."""
-        return tuple(self._array_dim(part) for part in bound.operand.parts)
+        return tuple(self._array_dim(part) for part in slot.operand.parts)
 
-    def _array_dim(self, part: Cut | Step | Whole) -> Size | None:
+    def _array_dim(self, part: Part) -> Size | None:
         if isinstance(part, Whole):
             return self.value(part.dim)
-        steps = self.extents.get(part.axis)
+        steps = self.value(part.axis)
         if isinstance(part, Step):
-            return steps[0] if steps else None
-        known = self.arrays.get((part.axis, part.block))
-        if known is not None:
-            return known[0]
-        block = self.value(part.block)
-        return steps[0] * block if steps and block is not None else None
+            return steps
+        whole, block = self.value(str(part)), self.value(part.block)
+        if whole is not None:
+            return whole
+        return None if steps is None or block is None else steps * block
 
-    def windows(self, shapes: Mapping[int, Shape | None]) -> Iterator[Said]:
+    def windows(self, shapes: Sequence[Shape | None]) -> Iterator[Said]:
         """Each operand's block over its array."""
-        if self.settled.ragged is None:
+        ragged = self.settled.ragged
+        if ragged is None:
             return
-        for index, bound in enumerate(self.match.bound):
-            shape = shapes.get(index)
-            parts = bound.operand.parts
-            array = shape if shape is not None and len(shape) == len(parts) else self.array(bound)
-            yield self._window(bound, array, self.settled.ragged), f"array[{index}]" if bound.role == "in" else ""
+        given = [*shapes, *[None] * len(self.match.inputs)]
+        for i, slot in enumerate(self.match.inputs + self.match.outputs):
+            if slot.placed:
+                continue
+            shape = given[i] if slot.role == "in" else None
+            fits = shape is not None and len(shape) == len(slot.operand.parts)
+            array = shape if fits and shape is not None else self.array(slot)
+            yield self._window(slot, array, ragged), f"array[{i}]" if slot.role == "in" else ""
 
-    def _window(self, bound: Bound, array: Shape, ragged: frozenset[str]) -> Window:
-        parts, ref = bound.operand.parts, bound.parameter.ref
-        blocks = [p.block if isinstance(p, Cut) else p.dim if isinstance(p, Whole) else None for p in parts]
+    def _window(self, slot: Slot, array: Shape, ragged: frozenset[str]) -> Window:
+        parts, ref, names = slot.operand.parts, slot.parameter.ref, window_names(slot.operand)
+        cuts = [(i, p) for i, p in enumerate(parts) if isinstance(p, Cut)]
         return Window(
             name=ref.name,
-            role=bound.role,
+            role=slot.role,
             space=ref.space,
             dtype=ref.dtype,
-            block=tuple("squeezed" if b is None else self.value(b) for b in blocks),
+            block=tuple("squeezed" if name is None else self.value(name) for name in names),
             array=array,
-            ragged=frozenset(i for i, b in enumerate(blocks) if b in ragged),
-            block_names=tuple(b if isinstance(b, str) else None for b in blocks),
+            ragged=frozenset(i for i, part in cuts if {part.axis, str(part.block)} & ragged),
+            block_names=tuple(name if isinstance(name, str) else None for name in names),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from mypy.nodes import ARG_OPT, ARG_POS, ARG_STAR, ArgKind
 from mypy.types import CallableType, Instance, Type, TypeVarType, get_proper_type
@@ -11,6 +12,8 @@ from mypy.types import CallableType, Instance, Type, TypeVarType, get_proper_typ
 from typedpallas.dims import Facts
 from typedpallas.events import RefFact
 from typedpallas_mypy.facts import Types
+
+NO_FACTS: Final = Facts()
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class Kernel:
         return Facts(multiples=self.multiples)
 
     @property
+    def dims(self) -> tuple[str, ...]:
+        """Its type parameters that are dims, in order of appearance."""
+        return tuple(self.multiples)
+
+    @property
     def annotated(self) -> bool:
         """Whether any parameter says what it is."""
         return any(p.ref.direction is not None for p in self.parameters)
@@ -51,7 +59,7 @@ class Kernel:
 
 def kernel_of(kind: Type) -> Kernel | None:
     """The kernel that a value of this type is, or none if it is no plain function (bound method, partial)."""
-    function = _function(kind)
+    function = function_of(kind)
     if function is None:
         return None
     types = Types(None)
@@ -64,7 +72,8 @@ def kernel_of(kind: Type) -> Kernel | None:
     )
 
 
-def _function(kind: Type) -> CallableType | None:
+def function_of(kind: Type) -> CallableType | None:
+    """The signature of a function, bound method or partial; none for anything else."""
     kind = get_proper_type(kind)
     if isinstance(kind, Instance) and kind.extra_attrs is not None:
         partial = kind.extra_attrs.attrs.get("__mypy_partial")

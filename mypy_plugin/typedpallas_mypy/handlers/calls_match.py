@@ -1,152 +1,140 @@
 """A pattern held against a kernel's annotations: the events that this makes, and the sizes that it settles.
 
-Nothing here knows mypy. Sizes are over the kernel's own type parameters.
+Nothing here knows mypy. Sizes are over the kernel's own type parameters. The launch itself does the same at run
+time with numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from typedpallas.dims import Size
-from typedpallas.events import Argument, DimSize, Event, GridAxis, Operands
-from typedpallas.pattern import Operand, Pattern
+from typedpallas.events import Argument, GridAxis, Operands
+from typedpallas.pattern import Operand, Pattern, Step, Whole
 from typedpallas_mypy.handlers.calls_kernel import Kernel, Parameter
 
 type Origin = tuple[Size, str]
 """A size and where it comes from, for messages."""
-type Role = Literal["in", "out"]
 
 
 @dataclass(frozen=True)
-class Bound:
+class Slot:
     """One operand of the pattern with the parameter that gets it."""
 
     operand: Operand
     parameter: Parameter
-    role: Role
+    role: Literal["in", "out"]
+    placed: bool = False
+    """Whether it has an index map of its own (`tp.spec`): then its array says nothing of the grid."""
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+        return self.parameter.ref.name
 
 
-@dataclass
+@dataclass(frozen=True)
 class Match:
-    """What a pattern and a kernel settle together."""
+    """A kernel and its pattern, slot by slot; an `InOut` parameter has two."""
 
     pattern: Pattern
     kernel: Kernel
-    bound: tuple[Bound, ...] = ()
-    sizes: dict[str, Origin] = field(default_factory=dict)
-    """Names of the pattern that the kernel defines, and type parameters of the kernel that the pattern fixes."""
-    events: list[Event] = field(default_factory=list)
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
 
-    def meaning(self, name: str) -> Size | None:
-        """The size that a name of the pattern stands for, over the kernel's type parameters."""
-        if name in self.sizes:
-            return self.sizes[name][0]
-        return Size.of(name) if name in self.kernel.multiples else None
+    @functools.cached_property
+    def meanings(self) -> Mapping[str, Size]:
+        """Names that only the pattern has and the annotations give a size: a number, or arithmetic on dims."""
+        found: dict[str, Size] = {}
+        for slot in self.inputs + self.outputs:
+            shape, windows = slot.parameter.ref.shape, slot.operand.windows
+            if shape is None or len(shape) != len(windows):
+                continue
+            for (name, _), size in zip(windows, shape, strict=True):
+                if isinstance(name, str) and size is not None and self._defines(name, size):
+                    found.setdefault(name, size)
+        return found
+
+    def _defines(self, name: str, size: Size) -> bool:
+        own = name in self.kernel.multiples
+        return size.const is not None or (not own and not any(size == Size.of(dim) for dim in size.names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every size that a call may name, grid axes apart."""
+        return tuple(dict.fromkeys([*self.pattern.blocks, *self.pattern.dims, *self.kernel.dims]))
 
 
-def operands(pattern: Pattern, kernel: Kernel, *, fewest_scratch: bool = True) -> Operands:
-    """How many refs the pattern gives, beside the parameters that take them."""
-    count = len(pattern.inputs) + len(pattern.outputs)
-    taken = kernel.parameters if fewest_scratch else kernel.taking(count)
+def _taking(kernel: Kernel, *directions: str) -> list[Parameter]:
+    return [p for p in kernel.parameters if p.ref.direction in directions]
+
+
+def launchable(kernel: Kernel) -> bool:
+    """Whether every parameter says its part in a launch; otherwise nothing is known of how operands bind."""
+    directions = ("in", "out", "inout", "scratch")
+    return not kernel.variadic and all(p.ref.direction in directions and not p.optional for p in kernel.parameters)
+
+
+def operands(pattern: Pattern, kernel: Kernel) -> Operands:
+    """How many refs the pattern gives, beside the parameters that take them; an `InOut` counts as an input."""
     return Operands(
         kernel=kernel.name,
-        parameters=tuple((p.ref.name, p.ref.direction) for p in taken),
+        parameters=tuple((p.ref.name, p.ref.direction) for p in kernel.parameters),
         inputs=len(pattern.inputs),
-        outputs=len(pattern.outputs),
-        source="the pattern",
+        outputs=len(pattern.outputs) - len(_taking(kernel, "inout")),
+        scratch=len(_taking(kernel, "scratch")),
     )
 
 
-def match(pattern: Pattern, kernel: Kernel) -> Match:
-    """Hold each operand's windows against the annotation of the parameter that gets it."""
-    roles: list[tuple[Operand, Role]] = [(o, "in") for o in pattern.inputs]
-    roles += [(o, "out") for o in pattern.outputs]
-    found = Match(pattern, kernel)
-    found.bound = tuple(
-        Bound(operand, parameter, role) for (operand, role), parameter in zip(roles, kernel.parameters, strict=False)
-    )
-    for bound in found.bound:
-        found.events.append(_argument(found, bound))
-    return found
+def match(pattern: Pattern, kernel: Kernel, placed: frozenset[int] = frozenset()) -> Match:
+    """Pair operands and parameters, in order; ``placed`` are the positions of operands with their own index map."""
+    count = len(pattern.inputs)
+    reads = zip(pattern.inputs, _taking(kernel, "in", "inout"), strict=False)
+    writes = zip(pattern.outputs, _taking(kernel, "out", "inout"), strict=False)
+    inputs = tuple(Slot(operand, p, "in", i in placed) for i, (operand, p) in enumerate(reads))
+    outputs = tuple(Slot(operand, p, "out", count + i in placed) for i, (operand, p) in enumerate(writes))
+    return Match(pattern, kernel, inputs, outputs)
 
 
-def _argument(found: Match, bound: Bound) -> Argument:
-    ref, windows = bound.parameter.ref, bound.operand.windows
-    block: list[Size | None] = []
-    fits = ref.shape is not None and len(ref.shape) == len(windows)
-    for i, (part, _) in enumerate(windows):
-        annotated = ref.shape[i] if fits and ref.shape is not None else None
-        block.append(_unified(found, bound, annotated, part))
-    settled = {name: size for name, (size, _) in found.sizes.items()}
-    shape = None if ref.shape is None else tuple(None if s is None else s.substitute(settled) for s in ref.shape)
-    return Argument(
-        kernel=found.kernel.name,
-        ref=replace(ref, shape=shape),
-        source=f"`{bound.operand}` of the pattern",
-        block=tuple(block),
-        windowed=bool(bound.operand.axes),
-        origins={name: origin for name, (_, origin) in found.sizes.items()},
-    )
-
-
-def _unified(found: Match, bound: Bound, annotated: Size | None, part: str | int) -> Size | None:
-    """The size of one window; a name that neither side knew is defined, a free dim is fixed."""
-    if isinstance(part, str):
-        meaning = found.meaning(part)
-        if meaning is None and annotated is not None:
-            found.sizes[part] = (annotated, f"`{annotated}` in the annotation of `{bound.parameter.ref.name}`")
-            return annotated
-        return meaning
-    given = Size.of(part)
-    if annotated is None:
-        return given
-    fixed = linear(annotated.substitute({name: size for name, (size, _) in found.sizes.items()}), given)
-    if fixed is not None:
-        name, size = fixed
-        origin = f"from `{part}` in the pattern's `{bound.operand}`"
-        found.events.append(DimSize(dim=name, size=size, origin=origin, multiple=found.kernel.facts.multiple(name)))
-        found.sizes[name] = (size, origin)
-        return given
-    name_only = single_name(annotated)
-    if name_only is not None and name_only in found.sizes:
-        earlier = found.sizes[name_only]
-        origin = f"from `{part}` in the pattern's `{bound.operand}`"
-        found.events.append(DimSize(dim=name_only, size=given, origin=origin, earlier=earlier))
-        return earlier[0]
-    return given
-
-
-def single_name(size: Size) -> str | None:
-    """The name that a size is, if it is nothing else."""
-    names = size.names
-    name = next(iter(names)) if len(names) == 1 else None
-    return name if name is not None and size == Size.of(name) else None
-
-
-def linear(expected: Size, given: Size) -> tuple[str, Size] | None:
-    """The name and its size for which ``expected`` is ``given``, where a multiple of one name is expected."""
-    if len(expected.names) != 1 or len(expected.terms) != 1:
-        return None
-    (name,) = expected.names
-    ((monomial, count),) = expected.terms
-    size = given.exactly_over(count) if monomial == (name,) else None
-    return None if size is None else (name, size)
+def arguments(found: Match) -> Iterator[tuple[int, Argument]]:
+    """What each parameter gets, beside its annotation; with the operand's position in the pattern."""
+    for position, slot in enumerate(found.inputs + found.outputs):
+        ref = slot.parameter.ref
+        yield (
+            position,
+            Argument(
+                kernel=found.kernel.name,
+                ref=ref,
+                source=f"`{slot.operand}` of the pattern",
+                block=tuple(Size.of(part).substitute(found.meanings) for part, _ in slot.operand.windows),
+                windowed=slot.placed or any(not isinstance(part, Whole) for part in slot.operand.parts),
+            ),
+        )
 
 
 def grid_axes(found: Match, parallel: Iterable[str]) -> Iterator[GridAxis]:
-    """One event for each grid axis and output."""
+    """One event for each grid axis and output, except outputs whose place is not in the pattern."""
     declared, grid = frozenset(parallel), found.pattern.grid
-    for bound in found.bound:
-        if bound.role == "in":
+    for slot in found.outputs:
+        if slot.placed:
             continue
-        axes = bound.operand.axes
+        axes = slot.operand.axes
         for position, axis in enumerate(grid):
             yield GridAxis(
                 axis=axis,
-                output=bound.parameter.ref.name,
+                output=slot.name,
                 in_output=axis in axes,
                 declared_parallel=axis in declared,
                 trailing=all(later not in axes for later in grid[position + 1 :]),
             )
+
+
+def window_names(operand: Operand) -> tuple[str | int | None, ...]:
+    """The block of each part by its name or number; none where it is squeezed."""
+    return tuple(
+        None if isinstance(part, Step) else part.dim if isinstance(part, Whole) else part.block
+        for part in operand.parts
+    )
