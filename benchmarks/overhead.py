@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import argparse
+import functools
 import platform
 import statistics
 import subprocess
@@ -52,7 +53,8 @@ def mypy_rows(rounds: int) -> tuple[list[Row], int, int]:
             (folder / "mypy.ini").write_text(config)
             for file, text in modules.items():
                 (folder / file).write_text(text)
-        rows = [("mypy, cold cache", *(seconds(lambda f=f: run_mypy(f)) for f in folders))]
+        cold = [seconds(functools.partial(run_mypy, folder)) for folder in folders]
+        rows: list[Row] = [("mypy, cold cache", cold[0], cold[1])]
         rows.append(_warm("mypy, warm, nothing touched", folders, rounds, lambda folder: None))
         rows.append(_warm("mypy, warm, one module touched", folders, rounds, lambda folder: _touch(folder, 1)))
         rows.append(_warm("mypy, warm, every module touched", folders, rounds, lambda folder: _touch(folder, None)))
@@ -64,7 +66,7 @@ def _warm(what: str, folders: Sequence[Path], rounds: int, touch: Callable[[Path
     for _ in range(rounds):
         for folder, found in zip(folders, times, strict=True):
             touch(folder)
-            found.append(seconds(lambda f=folder: run_mypy(f)))
+            found.append(seconds(functools.partial(run_mypy, folder)))
     return what, statistics.median(times[0]), statistics.median(times[1])
 
 

@@ -16,7 +16,7 @@ from typedpallas.chips import get
 from typedpallas.compilers.ambient import lowering_platform, target_context
 from typedpallas.tpu import VMEM
 
-_MODULES = 10
+_MODULES = 12
 _HEAD = '''"""Generated kernels."""
 
 from typing import Literal as L
@@ -28,7 +28,7 @@ import typedpallas as tp
 from typedpallas import Dim, In, Multiple, Out, Scratch, bf16, f32
 from typedpallas.tpu import VMEM
 '''
-_KERNELS = '''
+_KERNELS = """
 
 def scale_{i}[BM: Multiple[L[8]], N: Dim](x: In[VMEM, f32, BM, N], out: Out[VMEM, f32, BM, N]) -> None:
     out[...] = jnp.maximum(x[...] * {i}.0 + 1.0, 0.0)
@@ -65,7 +65,7 @@ def matmul_{i}[BM: Multiple[L[16]], BK: Multiple[L[128]], BN: Multiple[L[128]]](
 
 
 multiplied_{i} = tp.launch(matmul_{i}, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k")
-'''
+"""
 
 
 def modules() -> dict[str, str]:

@@ -11,7 +11,8 @@ __all__ = ["UsageError", "main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out one command and return its exit code."""
-    from typedpallas.cli import parser, terminal
+    from typedpallas.cli import parser, show, terminal
+    from typedpallas.diagnostics import PlacementError
 
     try:
         options = parser.parse(list(sys.argv[1:] if arguments is None else arguments))
@@ -20,6 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         on = terminal.screen(sys.stderr)
         on.write(f"{on.paint('error:', 'red', 'bold')} {error}")
         return 2
+    except PlacementError as error:
+        # A launch that is refused while the user's file is imported or lowered.
+        on = terminal.screen(sys.stderr)
+        for item, targets in show.merged(error.diagnostics):
+            on.write("\n".join(show.lines(on, item, targets)))
+        return 1
     except BrokenPipeError:
         # The reader (`| head`) has gone; keep Python from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

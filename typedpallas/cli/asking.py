@@ -10,7 +10,7 @@ from typedpallas.cli.loading import Picked
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a compiler said for one target. ``kind`` is empty where it compiled; bytes and seconds are the compiler's."""
+    """What a compiler said for one target; ``kind`` is empty where it compiled. Bytes and seconds."""
 
     target: str
     kind: str = ""
@@ -31,14 +31,13 @@ class Answer:
 
 
 def answers(
-    picked: Picked, arguments: Sequence[Any], targets: Sequence[str], deadline: float | None = None
+    picked: Picked, arguments: Sequence[Any], targets: Sequence[str], deadline: float = 120.0
 ) -> dict[str, Answer]:
     """What the compiler of each target says of the function."""
     from typedpallas.compilers import Request, compile_many
 
-    requests = [Request(picked.function, tuple(arguments), target) for target in targets]
-    more = {} if deadline is None else {"deadline": deadline}
-    outcomes = loading.guarded(lambda: compile_many(requests, **more), f"tracing `{picked.name}` failed")
+    requests = [Request(picked.callable, tuple(arguments), target) for target in targets]
+    outcomes = loading.guarded(lambda: compile_many(requests, deadline=deadline), f"tracing `{picked.name}` failed")
     return dict(zip(targets, map(answer, outcomes), strict=True))
 
 

@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,14 @@ class OnTarget:
     diagnostics: tuple[Diagnostic, ...]
     kernels: tuple[str, ...]
     compiler: Answer | None = None
+    error: str = ""
+    """Why the launch cannot even be made, where no rule has a word for it."""
 
     @property
     def verdict(self) -> str:
         """``refuted``, ``open``, ``fits``, or ``no kernel``."""
+        if self.error:
+            return "refuted"
         return _verdict(self.diagnostics) if self.kernels or self.diagnostics else "no kernel"
 
 
@@ -48,19 +52,31 @@ def run(options: argparse.Namespace) -> int:
     found = [_on(picked, arguments, target) for target in chosen or (None,)]
     if options.compile:
         replies = answers(picked, arguments, chosen)
-        found = [OnTarget(o.target, o.diagnostics, o.kernels, replies[o.target or ""]) for o in found]
+        found = [replace(item, compiler=replies[item.target or ""]) for item in found]
     _print(picked, found, options.format)
     return _code(found)
 
 
-def _on(picked: Picked, arguments: Sequence[Any], target: str | None) -> OnTarget:
+def _report(picked: Picked, arguments: Sequence[Any], target: str | None) -> Any:
+    """The trace's report; a launch's own check reports what a call of it would raise."""
+    if picked.is_launch:
+        launch: Any = picked.function
+        return picked.here(lambda: launch.check(*arguments, target=target))
     import typedpallas as tp
 
+    return tp.check(picked.function, *arguments, target=target)
+
+
+def _on(picked: Picked, arguments: Sequence[Any], target: str | None) -> OnTarget:
+    from typedpallas.launching import LaunchError
+
     try:
-        report = tp.check(picked.function, *arguments, target=target)
+        report = _report(picked, arguments, target)
     except PlacementError as error:
         names = tuple(dict.fromkeys(item.kernel for item in error.diagnostics if item.kernel))
         return OnTarget(target, error.diagnostics, names)
+    except LaunchError as error:
+        return OnTarget(target, (), (), error=str(error))
     except Exception as error:
         hint = "" if arguments else "; give the arguments with --args"
         raise UsageError(f"tracing `{picked.name}` failed{hint}\n{loading.trimmed(error)}") from error
@@ -83,6 +99,8 @@ def _print(picked: Picked, found: Sequence[OnTarget], style: str) -> None:
         for item, where in show.merged(everything):
             for line in [*show.lines(on, item, where), ""]:
                 on.write(line)
+        for error in dict.fromkeys(item.error for item in found if item.error):
+            on.write(_head(picked, error, on) + "\n")
         for line in summary(on.narrow(), picked, found):
             on.write(line)
     else:
@@ -90,6 +108,12 @@ def _print(picked: Picked, found: Sequence[OnTarget], style: str) -> None:
         text = render(unique, "github" if style == "github" else "sarif")
         if text:
             on.write(text)
+
+
+def _head(picked: Picked, error: str, on: Screen) -> str:
+    file, line = picked.place
+    place = f"{terminal.shown_path(file)}:{line}: " if file else ""
+    return f"{place}{on.paint('error:', 'red', 'bold')} {error}"
 
 
 def as_json(picked: Picked, found: Sequence[OnTarget]) -> dict[str, Any]:
@@ -102,6 +126,7 @@ def as_json(picked: Picked, found: Sequence[OnTarget]) -> dict[str, Any]:
                 "target": item.target,
                 "verdict": item.verdict,
                 "kernels": list(item.kernels),
+                "error": item.error,
                 "diagnostics": [asdict(diagnostic) for diagnostic in item.diagnostics],
                 "compiler": None if item.compiler is None else item.compiler.as_json(),
             }
@@ -114,12 +139,13 @@ def summary(on: Screen, picked: Picked, found: Sequence[OnTarget]) -> list[str]:
     """The table, kernel by target, and the line below it."""
     asked = any(item.compiler is not None for item in found)
     kernels = tuple(dict.fromkeys(name for item in found for name in item.kernels))
-    if not kernels and not any(item.diagnostics for item in found):
+    if not kernels and not any(item.diagnostics or item.error for item in found):
         return [f"`{picked.name}` launches no kernel on these arguments"]
     head = ("kernel", "target", "check", "compiler") if asked else ("kernel", "target", "check")
     rows = [_row(kernel, item, asked) for kernel in kernels or (picked.name,) for item in found]
     unique = [item for item, _ in show.merged(d for each in found for d in each.diagnostics)]
-    lines = [*terminal.table(on, head, rows), "", show.tally(unique)]
+    errors = len(dict.fromkeys(item.error for item in found if item.error))
+    lines = [*terminal.table(on, head, rows), "", show.tally(unique, errors)]
     slugs = dict.fromkeys(item.rule for item in unique)
     lines += [f"  why: typedpallas explain {slug}" for slug in slugs]
     return lines + _disagreements(found)
@@ -131,8 +157,9 @@ def _row(kernel: str, item: OnTarget, asked: bool) -> tuple[str, ...]:
     first = next((d for d in own if d.verdict == verdict), None)
     target = item.target or "every chip"
     if not asked or item.compiler is None:
-        return kernel, target, "fits" if first is None else f"{first.message}  [{first.rule}]"
-    return kernel, target, verdict if first is None else f"{verdict} [{first.rule}]", spoken(item.compiler)
+        return kernel, target, item.error or ("fits" if first is None else f"{first.message}  [{first.rule}]")
+    short = "refuted" if item.error else verdict if first is None else f"{verdict} [{first.rule}]"
+    return kernel, target, short, spoken(item.compiler)
 
 
 def _disagreements(found: Sequence[OnTarget]) -> list[str]:

@@ -1,5 +1,6 @@
 """The function that the user names: its file imported, the function picked, their tracebacks trimmed."""
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -10,13 +11,17 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
+from typedpallas.cli import terminal
 from typedpallas.cli.names import UsageError, nearest
+from typedpallas.diagnostics import PlacementError
 
+_HERE = "launch"
+"""The name of the frame that stands for a launch's line."""
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _FOREIGN = tuple(
     {*(str(Path(p).resolve()) for p in site.getsitepackages()), str(Path(sysconfig.get_path("stdlib")).resolve())}
@@ -30,6 +35,25 @@ class Picked:
     name: str
     function: Callable[..., Any]
     is_launch: bool
+    place: tuple[str, int] = ("", 0)
+    """File and line where a launch is made; a mistake in its arguments has no other line of the user's."""
+
+    def here[T](self, work: Callable[[], T]) -> T:
+        """The result of ``work``, called from a frame at the launch's place: errors then point there."""
+        file, line = self.place
+        if not file:
+            return work()
+        names: dict[str, Any] = {}
+        exec(compile("\n" * (line - 1) + f"def {_HERE}(work): return work()", file, "exec"), names)
+        result: T = names[_HERE](work)
+        return result
+
+    @property
+    def callable(self) -> Callable[..., Any]:
+        """The function, its frame at the launch's place."""
+        if not self.place[0]:
+            return self.function
+        return lambda *arrays: self.here(lambda: self.function(*arrays))
 
     def bound(self, blocks: Mapping[str, int], backend: str | None) -> "Picked":
         """The launch with these block sizes and this backend.
@@ -42,12 +66,12 @@ class Picked:
         if not self.is_launch:
             option = "--blocks" if blocks else "--backend"
             raise UsageError(f"{option}: `{self.name}` is no launch; that is its own business")
-        known = self.function.pattern  # type: ignore[attr-defined]
-        names = (*known.blocks, *known.dims)
+        launch: Any = self.function
         for name in blocks:
-            if name not in names:
-                raise UsageError(f"--blocks: {nearest(name, names, 'size')}")
-        return Picked(self.name, functools.partial(self.function, **blocks), True)
+            if name not in launch.signature.names:
+                raise UsageError(f"--blocks: {nearest(name, launch.signature.names, 'size')}")
+        bound = launch.bind(**blocks)
+        return replace(self, function=bound if backend is None else replace(bound, backend=backend))
 
 
 def without_accelerator() -> None:
@@ -130,7 +154,29 @@ def _named(module: ModuleType, name: str, place: str) -> Picked:
         raise UsageError(
             f"`{place}:{name}` is a kernel, which runs on blocks: name the launch or the function that calls it"
         )
-    return Picked(name, value, _is_launch(value))
+    return _picked(module, name, value)
+
+
+def _picked(module: ModuleType, name: str, value: Any) -> Picked:
+    if not _is_launch(value):
+        return Picked(name, value, False)
+    return Picked(name, value, True, (module.__file__ or "", _assigned(module.__file__ or "", name)))
+
+
+def _assigned(file: str, name: str) -> int:
+    """The line of the module where a name is assigned last; 1 if it is not seen."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return 1
+    lines = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name) and target.id == name
+    ]
+    return lines[-1] if lines else 1
 
 
 def _candidates(module: ModuleType) -> list[Picked]:
@@ -139,7 +185,7 @@ def _candidates(module: ModuleType) -> list[Picked]:
         if name.startswith("_") or isinstance(value, type) or not callable(value):
             continue
         if _is_launch(value):
-            found.append(Picked(name, value, True))
+            found.append(_picked(module, name, value))
             continue
         inner = inspect.unwrap(value)
         if inspect.isfunction(inner) and inner.__module__ == module.__name__ and not _is_kernel(value):
@@ -173,16 +219,24 @@ def _signature(function: Callable[..., Any]) -> str:
 def guarded[T](work: Callable[[], T], doing: str, *passed: type[Exception]) -> T:
     """The result of work on the user's code; what that raises becomes a `UsageError` with their frames alone.
 
-    Exceptions of the classes in ``passed`` go through.
+    `PlacementError` and exceptions of the classes in ``passed`` go through.
     """
     try:
         return work()
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, passed):
+        if isinstance(error, (PlacementError, *passed)):
             raise
+        if type(error).__module__.startswith("typedpallas."):
+            raise UsageError(f"{doing}\n{_users_line(error)}{error}") from error
         raise UsageError(f"{doing}\n{trimmed(error)}") from error
+
+
+def _users_line(error: BaseException) -> str:
+    """``file:line: `` of the user's innermost frame; empty if there is none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    return f"{terminal.shown_path(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
 
 
 def trimmed(error: BaseException) -> str:
@@ -204,9 +258,3 @@ def _is_users(file: str) -> bool:
         return False
     path = str(Path(file).resolve())
     return not path.startswith((_PACKAGE + os.sep, *(folder + os.sep for folder in _FOREIGN)))
-
-
-def users_place(tb: TracebackType | None) -> tuple[str, int]:
-    """File and line of the user's innermost frame; empty if no frame is theirs."""
-    frames = [frame for frame in traceback.extract_tb(tb) if _is_users(frame.filename)]
-    return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)

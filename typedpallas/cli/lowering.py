@@ -37,7 +37,7 @@ def stage_text(picked: Picked, arguments: Sequence[Any], target: Target, stage: 
     from typedpallas.compilers.results import CompileError
 
     def lower() -> Any:
-        return lower_for(picked.function, *arguments, target=target)
+        return lower_for(picked.callable, *arguments, target=target)
 
     try:
         lowered = loading.guarded(lower, f"tracing `{picked.name}` failed", CompileError)
@@ -57,7 +57,7 @@ def _jaxpr(picked: Picked, arguments: Sequence[Any], target: Target) -> str:
     from typedpallas.compilers.ambient import target_context
 
     with target_context(target):
-        trace = jax.make_jaxpr(picked.function)
+        trace = jax.make_jaxpr(picked.callable)
         return str(loading.guarded(lambda: trace(*arguments), f"tracing `{picked.name}` failed"))
 
 
@@ -65,7 +65,7 @@ def _ptx(picked: Picked, arguments: Sequence[Any], target: Target) -> str:
     import typedpallas as tp
 
     def compiled() -> Any:
-        return tp.compile(picked.function, *arguments, target=target.name)
+        return tp.compile(picked.callable, *arguments, target=target.name)
 
     try:
         result = loading.guarded(compiled, f"tracing `{picked.name}` failed", tp.CompileError)

@@ -111,7 +111,13 @@ def _check(command: argparse.ArgumentParser) -> None:
 def _compile(command: argparse.ArgumentParser) -> None:
     _function(command)
     command.add_argument("--target", required=True, metavar="T,T", help="chips to compile for, `all`, `tpu` or `gpu`")
-    command.add_argument("--deadline", type=float, metavar="SECONDS", help="give a compiler up after this long")
+    command.add_argument(
+        "--deadline",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="give a compiler up after this (default: 120)",
+    )
     _format(command, ("text", "json"))
     command.set_defaults(run=_later("compiling"))
 

@@ -20,8 +20,14 @@ def merged(found: Iterable[Diagnostic]) -> list[tuple[Diagnostic, tuple[str, ...
     return [(item, tuple(on)) for item, on in targets.items()]
 
 
-def lines(on: Screen, item: Diagnostic, targets: Sequence[str] = (), end_column: int = 0) -> list[str]:
-    """One diagnostic as people read it; ``end_column`` (1-based, exclusive) where the span is known."""
+def lines(
+    on: Screen, item: Diagnostic, targets: Sequence[str] = (), end_column: int = 0, source: str = ""
+) -> list[str]:
+    """One diagnostic as people read it.
+
+    ``end_column``: 1-based, exclusive, where the span is known. ``source``: the file that the line is read from,
+    where that is not the diagnostic's own.
+    """
     refuted = item.verdict == "refuted"
     where = terminal.shown_path(item.file) if item.file else "<unknown>"
     place = f"{where}:{item.line}:{item.column}" if item.column else f"{where}:{item.line}"
@@ -32,8 +38,8 @@ def lines(on: Screen, item: Diagnostic, targets: Sequence[str] = (), end_column:
     head = head.replace(f" {kind}: ", f" {on.paint(f'{kind}:', colour, 'bold')} ", 1)
     head = head.replace(f"[{item.rule}]", on.paint(f"[{item.rule}]", "cyan"), 1)
     out = head.splitlines()
-    if item.file:
-        out += terminal.excerpt(on, item.file, item.line, item.column, end_column)
+    if source or item.file:
+        out += terminal.excerpt(on, source or item.file, item.line, item.column, end_column)
     gutter = " " * (len(str(item.line)) + 3)
     for label, text in _told(item):
         start = f"{gutter}= {label}: "
@@ -49,8 +55,8 @@ def _told(item: Diagnostic) -> list[tuple[str, str]]:
     return [*told, *remarks(item)]
 
 
-def tally(found: Sequence[Diagnostic]) -> str:
-    """``2 errors, 1 open``, or ``clean``."""
-    refuted = sum(item.verdict == "refuted" for item in found)
-    counts = [(refuted, "error" if refuted == 1 else "errors"), (len(found) - refuted, "open")]
+def tally(found: Sequence[Diagnostic], more: int = 0) -> str:
+    """``2 errors, 1 open``, or ``clean``; ``more`` errors are counted that are no diagnostics."""
+    refuted = more + sum(item.verdict == "refuted" for item in found)
+    counts = [(refuted, "error" if refuted == 1 else "errors"), (len(found) + more - refuted, "open")]
     return ", ".join(f"{count} {word}" for count, word in counts if count) or "clean"

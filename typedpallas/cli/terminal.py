@@ -13,6 +13,8 @@ from typing import Literal, TextIO
 
 type Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "cyan"]
 
+type _Node = ast.expr | ast.stmt | ast.arg
+
 _CODES: dict[Style, int] = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 _SIGNS = {"✓": "+", "✗": "x", "·": ".", "…": "~", "─": "-", "→": ">"}
 _ASCII = str.maketrans(_SIGNS)
@@ -120,14 +122,14 @@ def span_end(file: str, line: int, column: int) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def _nodes(file: str) -> dict[tuple[int, int], list[ast.expr | ast.stmt]]:
+def _nodes(file: str) -> dict[tuple[int, int], list[_Node]]:
     try:
         tree = ast.parse("\n".join(_source(file)))
     except (SyntaxError, ValueError):
         return {}
-    found: dict[tuple[int, int], list[ast.expr | ast.stmt]] = {}
+    found: dict[tuple[int, int], list[_Node]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.expr | ast.stmt):
+        if isinstance(node, ast.expr | ast.stmt | ast.arg):
             found.setdefault((node.lineno, node.col_offset), []).append(node)
     return found
 
