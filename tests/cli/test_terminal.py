@@ -49,7 +49,8 @@ def test_no_source_no_excerpt(file: str) -> None:
     assert terminal.excerpt(plain(), "no/such/file.py", 1, 1) == []
 
 
-def test_long_lines_are_cut_and_folded(tmp_path: Path) -> None:
+def test_long_lines_are_cut_and_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     long = tmp_path / "long.py"
     long.write_text("value = " + " + ".join(["number"] * 40) + "\n")
     item = Diagnostic(
