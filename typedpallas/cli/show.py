@@ -51,7 +51,7 @@ def lines(
 def _told(item: Diagnostic) -> list[tuple[str, str]]:
     """Expected and found where the headline does not say them already, then the notes and the help."""
     pairs = (("expected", item.expected), ("found", item.found))
-    told = [(label, text) for label, text in pairs if text and text not in item.message]
+    told = [(label, text) for label, text in pairs if text and f"{label} {text}" not in item.message]
     return [*told, *remarks(item)]
 
 
