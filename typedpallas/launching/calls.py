@@ -1,6 +1,5 @@
 """The arguments of one `pl.pallas_call`, as data that can be made, shown and called."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,12 +60,17 @@ class WindowSpec:
 def window(plan: Plan, planned: Planned, space: Any | None, axes: Sequence[str] | None = None) -> WindowSpec:
     """The block spec of an operand over the grid axes ``axes`` (all of the plan's, unless given).
 
-    An axis of the operand that is not among ``axes`` is not cut: its whole extent is in the block.
+    An axis of the operand that is not among ``axes`` is not cut: its whole extent is in the block. With ``axes``
+    given, an operand with its own index map is not cut at all.
     """
     ids = tuple(plan.grid) if axes is None else tuple(axes)
     if not planned.space.windowed:
         return WindowSpec(planned.name, None, None, "", space)
     own = planned.slot.spec
+    if own is not None and axes is not None:
+        zeros = (0,) * len(planned.array)
+        text = f"lambda {', '.join(ids)}: {zeros}"
+        return WindowSpec(planned.name, planned.array, lambda *at: zeros, text, space)
     if own is not None:
         block = tuple(piece.block for piece in planned.pieces)
         chosen = own.index if own.index is not None else own.offset
@@ -143,7 +147,7 @@ class Call:
         ]
         lines += [
             f"  scratch {planned.name}: {made}"
-            for planned, made in itertools.zip_longest(self.plan.scratch, self.scratch)
+            for planned, made in zip(self.plan.scratch, self.scratch, strict=bool(self.scratch))
         ]
         lines += [f"  alias {self.plan.inputs[i].name} -> {names[o]}" for i, o in self.plan.signature.aliases.items()]
         semantics = getattr(self.compiler_params, "dimension_semantics", None)

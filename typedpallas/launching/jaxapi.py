@@ -1,6 +1,7 @@
 """Every private part of JAX that launches need, in one place. Checked against JAX 0.11.2 and 0.12.0.1."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -43,16 +44,11 @@ def discharged(jaxpr: Any, which: Sequence[bool]) -> Any:
     return inner(discharge.discharge_state(closed, should_discharge=list(which), strip_memory_space=True))
 
 
-def used_inputs(jaxpr: Any) -> list[bool]:
-    """Which inputs the outputs and effects depend on."""
-    _, used = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    return list(used)
-
-
-def without_dead_code(jaxpr: Any) -> Any:
-    """The same jaxpr, with the same inputs, less the equations that nothing depends on."""
-    pruned, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
-    return pruned
+def live(jaxpr: Any, outputs: Sequence[bool]) -> tuple[Any, list[bool]]:
+    """The jaxpr with these outputs and the same inputs, less dead equations; and which inputs it depends on."""
+    _, used = partial_eval.dce_jaxpr(jaxpr, list(outputs))
+    pruned, _ = partial_eval.dce_jaxpr(jaxpr, list(outputs), instantiate=True)
+    return pruned, list(used)
 
 
 def ref_inputs(eqn: Any) -> set[Any] | None:
@@ -61,25 +57,50 @@ def ref_inputs(eqn: Any) -> set[Any] | None:
     for effect in eqn.effects:
         if not isinstance(effect, types.RefEffect):
             return None
-        found.add(eqn.invars[effect.input_index])
+        place = effect.input
+        found.add(eqn.invars[place] if isinstance(place, int) else place)
     return found
 
 
-def with_equations(jaxpr: Any, equations: Sequence[Any]) -> Any:
-    """A jaxpr of the same inputs and outputs, with other equations."""
-    effects = core.no_effects.union(*(eqn.effects for eqn in equations)) if equations else core.no_effects
-    return jaxpr.replace(eqns=list(equations), effects=_own_effects(jaxpr, equations, effects))
-
-
-def _own_effects(jaxpr: Any, equations: Sequence[Any], effects: Any) -> set[Any]:
-    """Ref effects name an equation's inputs; a jaxpr's name its own."""
-    position = {var: i for i, var in enumerate(jaxpr.invars)}
-    found = {effect for effect in effects if not isinstance(effect, types.RefEffect)}
-    for eqn in equations:
-        for effect in eqn.effects:
-            if isinstance(effect, types.RefEffect) and eqn.invars[effect.input_index] in position:
-                found.add(effect.replace(input_index=position[eqn.invars[effect.input_index]]))
+def trace_equations(jaxpr: Any, equations: Sequence[Any]) -> Any:
+    """A jaxpr of the same inputs that runs only these equations."""
+    chosen = jaxpr.replace(eqns=list(equations))
+    found, more = trace(lambda *arguments: evaluate(chosen, arguments), [var.aval for var in jaxpr.invars])
+    assert not more
     return found
+
+
+def evaluate_variables(
+    jaxpr: Any, equations: Sequence[Any], variables: Sequence[Any], arguments: Sequence[Any]
+) -> list[Any]:
+    """What ``variables`` of a jaxpr are, by these of its equations."""
+    return evaluate(jaxpr.replace(eqns=list(equations), outvars=list(variables)), arguments)
+
+
+def evaluate_closed(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
+    """Run a branch of a condition."""
+    consts = getattr(jaxpr, "consts", ())
+    return list(core.eval_jaxpr(inner(jaxpr), consts, *arguments, propagate_source_info=True))
+
+
+@contextmanager
+def _back_in(trace_: Any) -> Iterator[None]:
+    with core.set_current_trace(trace_):
+        yield
+
+
+def here(fn: Callable[[], Any]) -> Callable[[], Any]:
+    """``fn`` as called where `here` was, however deep in conditions and loops the call is; called once at most."""
+    outer = core.trace_ctx.trace
+    known: list[Any] = []
+
+    def call() -> Any:
+        if not known:
+            with _back_in(outer):
+                known.append(fn())
+        return known[0]
+
+    return call
 
 
 def is_literal(atom: Any) -> bool:
@@ -97,3 +118,15 @@ def varying_axes(array: Any) -> frozenset[str]:
     kind = jax.typeof(array)
     found = getattr(kind, "vma", None)
     return frozenset(found or ())
+
+
+def ref_of(scratch: Any) -> Any:
+    """The type of the ref that Pallas makes of a scratch type."""
+    made = scratch.get_ref_aval()
+    return getattr(made, "ref", made)
+
+
+def uses(fn: Callable[..., Any], count: int) -> list[bool]:
+    """Which of its ``count`` int32 arguments the results of ``fn`` depend on."""
+    jaxpr = inner(jax.make_jaxpr(fn)(*[jax.ShapeDtypeStruct((), "int32")] * count))
+    return live(jaxpr, [True] * len(jaxpr.outvars))[1]

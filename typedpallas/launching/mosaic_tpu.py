@@ -11,7 +11,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from typedpallas import gpu, portable, spaces, tpu
 from typedpallas.events import Context, GridAxis
-from typedpallas.launching import calls
+from typedpallas.launching import calls, jaxapi
 from typedpallas.launching.calls import Call
 from typedpallas.launching.choose import Choice
 from typedpallas.launching.errors import LaunchError, refuse_by_rule
@@ -121,8 +121,8 @@ def _body(plan: Plan, kernel: Callable[..., None], *refs: Any) -> None:
     """What Pallas calls: the kernel, with accumulators cleared and blocks updated in place brought in first."""
     inputs, outputs, scratch = calls.split(plan, refs)
     axes = {
-        axis: portable.GridAxis(functools.partial(pl.program_id, i), n)
-        for i, (axis, n) in enumerate(plan.grid.items())
+        axis: portable.GridAxis(jaxapi.here(functools.partial(pl.program_id, position)), size)
+        for position, (axis, size) in enumerate(plan.grid.items())
     }
     steps = math.prod(plan.grid[axis] for axis in plan.sequential)
     operations = _TpuOperations(axes, _step(plan, axes), steps)
