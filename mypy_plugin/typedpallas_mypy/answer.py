@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mypy.nodes import ARG_NAMED, ARG_OPT, ARG_POS, Expression
@@ -17,8 +17,8 @@ from typedpallas.dtypes import DType
 from typedpallas.events import Operation, Shape
 from typedpallas_mypy import names, report, scope, transfer
 from typedpallas_mypy.evaluate import Evaluator
-from typedpallas_mypy.facts import UNKNOWN, Types, Value
-from typedpallas_mypy.static import NOTHING, Like, Static
+from typedpallas_mypy.facts import ANY, UNKNOWN, Types, Value
+from typedpallas_mypy.static import Like, Static
 from typedpallas_mypy.transfer import Call, Outcome, Refused, Several
 
 _MOST_UNION_ITEMS = 8
@@ -42,8 +42,9 @@ def arguments(context: FunctionContext | MethodContext) -> list[Argument] | None
 class Answer:
     """The answer to one hook call."""
 
-    def __init__(self, api: Any, place: Place, default: Type, shown: str) -> None:
+    def __init__(self, api: Any, place: Place, default: Type, shown: str, *, anew: bool = False) -> None:
         self.api = api
+        self.anew = anew
         self.place = place
         self.default = default
         self.shown = shown
@@ -54,7 +55,7 @@ class Answer:
     @property
     def unknown(self) -> Type:
         """What an undecided result is: an array of which nothing is known, or mypy's own answer if no array."""
-        return unknown(self.types, self.default)
+        return unknown(self.types, self.default, anew=self.anew)
 
     def of(self, function: str, passed: Sequence[Argument]) -> Type:
         """The type of ``function(*passed)``; the items of unions are taken one by one."""
@@ -103,9 +104,9 @@ class Answer:
         values = [item for item in outcome.items if isinstance(item, Value)]
         if len(values) < len(outcome.items):
             return self.unknown
-        if outcome.kind == "tuple" and isinstance(default, TupleType | AnyType) or _is(default, "builtins.tuple"):
+        if (outcome.kind == "tuple" and isinstance(default, TupleType | AnyType)) or _is(default, "builtins.tuple"):
             blocks: list[Type] = [self.types.block(value) for value in values]
-            return TupleType(blocks, self.types.instance("builtins.tuple", [UNKNOWN_ANY]))
+            return TupleType(blocks, self.types.instance("builtins.tuple", [ANY]))
         if outcome.kind == "list" and values and (isinstance(default, AnyType) or _is(default, "builtins.list")):
             common = values[0] if all(value == values[0] for value in values) else UNKNOWN
             return self.types.instance("builtins.list", [self.types.block(common)])
@@ -113,13 +114,8 @@ class Answer:
 
     def _refuse(self, call: Call, refused: Refused) -> None:
         operands = [shown(self.types, leaf) for leaf in call.leaves if isinstance(leaf, Value | Like)]
-        event = Operation(
-            function=self.shown, operands=tuple(operands), refusal=refused.message, kind=refused.kind
-        )
+        event = Operation(function=self.shown, operands=tuple(operands), refusal=refused.message, kind=refused.kind)
         report.judge(self.api, event, self.types.facts, {"": self.place})
-
-
-UNKNOWN_ANY = AnyType(4)
 
 
 def _call(function: str, keywords: Sequence[str | None], items: Sequence[Static]) -> Call:
@@ -143,16 +139,19 @@ def takes_arrays(kind: Type) -> bool:
     return isinstance(kind, AnyType) or (isinstance(kind, Instance) and kind.type.has_base(names.ARRAY))
 
 
-def unknown(types: Types, default: Type) -> Type:
-    """mypy's answer with every plain `jax.Array` in it made an array of which nothing is known."""
+def unknown(types: Types, default: Type, *, anew: bool = False) -> Type:
+    """mypy's answer with every plain `jax.Array` in it made an array of which nothing is known.
+
+    ``anew``: typed arrays too. A method that is declared to return `Self` need not keep the shape.
+    """
     kind = get_proper_type(default)
     if isinstance(kind, Instance):
-        if kind.type.fullname in (names.ARRAY, names.BLOCK):
+        if kind.type.fullname == names.ARRAY or (anew and kind.type.fullname == names.BLOCK):
             return types.block(UNKNOWN)
         if kind.type.fullname in ("builtins.list", "builtins.tuple") and kind.args:
-            return kind.copy_modified(args=[unknown(types, argument) for argument in kind.args])
+            return kind.copy_modified(args=[unknown(types, argument, anew=anew) for argument in kind.args])
     if isinstance(kind, TupleType):
-        return kind.copy_modified(items=[unknown(types, item) for item in kind.items])
+        return kind.copy_modified(items=[unknown(types, item, anew=anew) for item in kind.items])
     return default
 
 
@@ -170,15 +169,6 @@ def dims(shape: Shape | None) -> str:
     return "..." if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
 
 
-def iterate_typed(context: FunctionContext | MethodContext) -> Iterator[Type]:
-    """The types of everything that was passed."""
-    for kinds in context.arg_types:
-        yield from kinds
-
-
 def mentions(context: FunctionContext | MethodContext) -> bool:
     """Whether an argument is a typed array, a ref, or holds one."""
-    return any(scope.speaks(kind) for kind in iterate_typed(context))
-
-
-__all__ = ["NOTHING", "Answer", "Argument", "arguments", "dims", "mentions", "shown", "takes_arrays", "unknown"]
+    return any(scope.speaks(kind) for kinds in context.arg_types for kind in kinds)

@@ -87,12 +87,12 @@ class Types:
         if isinstance(dim, LiteralType):
             return Size.of(dim.value) if type(dim.value) is int else None
         if isinstance(dim, TypeVarType):
-            return Size.of(self._name(dim))
+            return Size.of(self.name(dim)) if self.family(dim) is None else None
         if not isinstance(dim, Instance):
             return None
         if dim.last_known_value is not None:
             return self.size(dim.last_known_value)
-        if dim.type.fullname.startswith(names.STATIC) and len(dim.args) == 2:
+        if dim.type.fullname.startswith(names.STATIC) and dim.type.name in names.ARITHMETIC and len(dim.args) == 2:
             return self._arithmetic(dim.type.name, *dim.args)
         return None
 
@@ -108,7 +108,7 @@ class Types:
             return None
         return a // b if operator == "FloorDiv" else a.cdiv(b)
 
-    def _name(self, parameter: TypeVarType) -> str:
+    def name(self, parameter: TypeVarType) -> str:
         """The name that stands for a type parameter: its own, unless another parameter has taken it."""
         name = parameter.name
         while name in self._types and self._types[name].id != parameter.id:

@@ -55,7 +55,7 @@ def _selected_dim(size: Size | None, item: Static, facts: Facts) -> list[Size | 
 
 def _cut(size: Size | None, cut: Cut, facts: Facts) -> Size | None:
     """The length of a slice; none where the sizes don't tell."""
-    if not isinstance(cut.step, Constant) or (step := cut.step.value) not in (None, 1) and type(step) is not int:
+    if not isinstance(cut.step, Constant) or ((step := cut.step.value) not in (None, 1) and type(step) is not int):
         return None
     if size is None:
         return None

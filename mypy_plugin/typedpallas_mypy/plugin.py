@@ -9,13 +9,21 @@ from mypy.plugin import Plugin, ReportConfigContext
 
 from typedpallas_mypy import config, names, report, version
 from typedpallas_mypy.guard import guarded
-from typedpallas_mypy.handlers import annotations, blocks, functions, refs
+from typedpallas_mypy.handlers import annotations, blocks, functions, launch, loops, refs, signatures
 from typedpallas_mypy.hooks import Finder, Hook, Hooks, Table
 
-HANDLERS: tuple[Hooks, ...] = (annotations.HOOKS, refs.HOOKS, blocks.HOOKS, functions.HOOKS)
+HANDLERS: tuple[Hooks, ...] = (
+    annotations.HOOKS,
+    launch.HOOKS,
+    refs.HOOKS,
+    blocks.HOOKS,
+    functions.HOOKS,
+    loops.HOOKS,
+)
 """Every construct that is handled; the first that knows a name has it."""
 
 FUNCTIONS: tuple[Finder, ...] = (functions.function, functions.other)
+SIGNATURES: tuple[Finder, ...] = (signatures.function,)
 METHODS: tuple[Finder, ...] = (blocks.method, functions.method)
 """Whole families of names; asked, in order, for a name that no table has."""
 
@@ -67,13 +75,13 @@ class TypedpallasPlugin(Plugin):
         return _TYPES.get(fullname)
 
     def get_function_signature_hook(self, fullname: str) -> Hook | None:
-        return _FUNCTION_SIGNATURES.get(fullname)
+        return _FUNCTION_SIGNATURES.get(fullname) or _found(SIGNATURES, fullname)
 
     def get_function_hook(self, fullname: str) -> Hook | None:
         return _FUNCTIONS.get(fullname) or _found(FUNCTIONS, fullname)
 
     def get_method_signature_hook(self, fullname: str) -> Hook | None:
-        return _METHOD_SIGNATURES.get(fullname)
+        return _METHOD_SIGNATURES.get(fullname) or _found(SIGNATURES, fullname)
 
     def get_method_hook(self, fullname: str) -> Hook | None:
         return _METHODS.get(fullname) or _found(METHODS, fullname)

@@ -23,9 +23,7 @@ class Symbols:
         self._multiples = [facts.multiple(name) for name in names]
         self._facts = facts
         made = jaxapi.symbols([f"tp{i}_" for i in range(len(names) + unknown)])
-        self._dims = {
-            name: step * symbol for name, step, symbol in zip(names, self._multiples, made, strict=False)
-        }
+        self._dims = {name: step * symbol for name, step, symbol in zip(names, self._multiples, made, strict=False)}
         self._unknown = iter(made[len(names) :])
 
     def unknown(self) -> Any:

@@ -224,9 +224,7 @@ class _Evaluation:
 
         return jaxapi.eval_shape(traced, operands)
 
-    def _fixed(
-        self, item: Static, dims: Symbols | Numbers, dtypes: Mapping[str, str], instead: str | None
-    ) -> Any:
+    def _fixed(self, item: Static, dims: Symbols | Numbers, dtypes: Mapping[str, str], instead: str | None) -> Any:
         """What is no array for JAX: numbers, names, element types."""
         if isinstance(item, Constant):
             return item.value
@@ -241,9 +239,7 @@ class _Evaluation:
         assert isinstance(item, Like), item
         return self._struct(item.value, dims, dtypes, instead)
 
-    def _struct(
-        self, value: Value, dims: Symbols | Numbers, dtypes: Mapping[str, str], instead: str | None
-    ) -> Any:
+    def _struct(self, value: Value, dims: Symbols | Numbers, dtypes: Mapping[str, str], instead: str | None) -> Any:
         assert value.shape is not None
         shape = tuple(dims.unknown() if size is None else dims.dim(size) for size in value.shape)
         if value.weak:

@@ -52,6 +52,6 @@ def _dim(analyser: TypeAnalyser, argument: Type) -> Type:
     return AnyType(TypeOfAny.from_error)
 
 
-HOOKS = Hooks(
+HOOKS: Hooks = Hooks(
     types={names.REFS + name: _rewrite(name) for name in (*names.DIRECTIONS, "Block", "Array", *names.ARITHMETIC)}
 )

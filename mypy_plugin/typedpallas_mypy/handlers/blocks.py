@@ -54,7 +54,7 @@ def method(fullname: str) -> Hook | None:
 
 
 def _method(context: MethodContext, function: str, shown: str) -> Type:
-    reply = Answer(context.api, context.context, context.default_return_type, shown)
+    reply = Answer(context.api, context.context, context.default_return_type, shown, anew=True)
     passed = answer.arguments(context)
     if passed is None:
         return reply.unknown
@@ -63,7 +63,7 @@ def _method(context: MethodContext, function: str, shown: str) -> Type:
 
 def _binary(context: MethodContext, operator: str, shown: str, *, swapped: bool) -> Type:
     passed = answer.arguments(context)
-    reply = Answer(context.api, context.context, context.default_return_type, shown)
+    reply = Answer(context.api, context.context, context.default_return_type, shown, anew=True)
     if passed is None or len(passed) != 1:
         return reply.unknown
     sides: list[Argument] = [(None, TempNode(context.type), context.type), *passed]
@@ -72,7 +72,7 @@ def _binary(context: MethodContext, operator: str, shown: str, *, swapped: bool)
 
 def _index(context: MethodContext) -> Type:
     """``v[...]`` of a value: JAX's own indexing."""
-    reply = Answer(context.api, context.context, context.default_return_type, "[...]")
+    reply = Answer(context.api, context.context, context.default_return_type, "[...]", anew=True)
     passed = answer.arguments(context)
     if passed is None:
         return reply.unknown
@@ -92,7 +92,7 @@ def _attribute(name: str) -> Hook:
     def read(context: AttributeContext) -> Type:
         if not _is_block(context.type):
             return context.default_attr_type
-        reply = Answer(context.api, context.context, context.default_attr_type, f".{name}")
+        reply = Answer(context.api, context.context, context.default_attr_type, f".{name}", anew=True)
         return reply.of(f"attribute:{name}", [(None, TempNode(context.type), context.type)])
 
     return read
@@ -124,7 +124,7 @@ def _is_block(kind: Type) -> bool:
 
 _OWNERS = (names.BLOCK, names.ARRAY)
 
-HOOKS = Hooks(
+HOOKS: Hooks = Hooks(
     attributes={
         **{f"{owner}.{name}": _attribute(name) for owner in _OWNERS for name in ("T", "mT", "real", "imag")},
         **{f"{owner}.shape": _shape for owner in _OWNERS},

@@ -77,4 +77,4 @@ def _array_is_unknown(context: FunctionContext | MethodContext) -> Type:
     return answer.unknown(Types(context.api), context.default_return_type)
 
 
-HOOKS = Hooks(functions={"jax._src.pallas.primitives.program_id": _program_id})
+HOOKS: Hooks = Hooks(functions={"jax._src.pallas.primitives.program_id": _program_id})

@@ -263,7 +263,7 @@ def _result(types: Types, applied: Call, values: list[Value | None]) -> Type:
     return results[0] if len(results) == 1 else TupleType(results, types.instance("builtins.tuple", [ANY]))
 
 
-HOOKS = Hooks(
+HOOKS: Hooks = Hooks(
     functions={f"{_STUB}launch": _launch},
     methods={f"{_STUB}Launch.__call__": _call, f"{_STUB}Launch.bind": _bind},
 )

@@ -37,22 +37,63 @@ def _store(context: MethodContext) -> Type:
     ref = types.ref(context.type, _name(context.context))
     if ref is None or not _holds_data(ref):
         return context.default_return_type
-    index, value = context.args[0][0], context.args[1][0]
-    moved = _selected(context.api, types, ref, index, context.arg_types[0][0])
-    places: dict[str, Place] = {
-        "": context.context,
-        "index": index if index.line > 0 else context.context,
-        "value": value if value.line > 0 else context.context,
-    }
-    kind = get_proper_type(context.arg_types[1][0])
-    kinds = list(kind.items) if isinstance(kind, UnionType) else [kind]
-    stored = [_stored(context.api, types, ref, value, item) for item in kinds]
-    events = [Access(op="store", ref=ref, moved=moved, value_shape=s, value_dtype=d) for s, d in stored]
-    report.judge_any(context.api, events, types.facts, places)
+    moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0])
+    _judge_store(context, types, ref, moved, value=context.args[1][0], kind=context.arg_types[1][0])
     return context.default_return_type
 
 
-def _stored(api: Any, types: Types, ref: RefFact, value: Expression, kind: Type) -> tuple[Shape | None, str | None]:
+def _judge_store(
+    context: MethodContext, types: Types, ref: RefFact, moved: Shape | None, *, value: Expression, kind: Type
+) -> None:
+    """A store event; one for each item if the value's type is a union."""
+    places: dict[str, Place] = {"": context.context, "value": value if value.line > 0 else context.context}
+    index = getattr(context.context, "index", None)
+    if isinstance(index, Expression):
+        places["index"] = index
+    proper = get_proper_type(kind)
+    kinds = list(proper.items) if isinstance(proper, UnionType) else [proper]
+    stored = [_stored(types, ref, item) for item in kinds]
+    events = [Access(op="store", ref=ref, moved=moved, value_shape=s, value_dtype=d) for s, d in stored]
+    report.judge_any(context.api, events, types.facts, places)
+
+
+def _method_load(context: MethodContext) -> Type:
+    """``x.get(idx)`` and the result of ``x.swap(v, idx)``."""
+    types = Types(context.api)
+    ref = types.ref(context.type, _name(context.context))
+    if ref is None or not _holds_data(ref):
+        return context.default_return_type
+    moved = _moved(context, types, ref)
+    report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, {"": context.context})
+    return types.block(Value(ref.dtype, moved, parameter=_parameter(types, context.type)))
+
+
+def _method_store(context: MethodContext) -> Type:
+    """``x.set(v, idx)`` and ``x.addupdate(v, idx)``."""
+    types = Types(context.api)
+    ref = types.ref(context.type, _name(context.context))
+    if ref is None or not _holds_data(ref) or not context.args[0]:
+        return context.default_return_type
+    moved = _moved(context, types, ref)
+    _judge_store(context, types, ref, moved, value=context.args[0][0], kind=context.arg_types[0][0])
+    return context.default_return_type
+
+
+def _method_swap(context: MethodContext) -> Type:
+    """``x.swap(v, idx)``: a store, and a load of what was there."""
+    _method_store(context)
+    return _method_load(context)
+
+
+def _moved(context: MethodContext, types: Types, ref: RefFact) -> Shape | None:
+    """What the ``idx`` of a method selects; all of the ref without one."""
+    where = context.callee_arg_names.index("idx")
+    if not context.args[where]:
+        return ref.shape
+    return _selected(context.api, types, ref, context.args[where][0], context.arg_types[where][0])
+
+
+def _stored(types: Types, ref: RefFact, kind: Type) -> tuple[Shape | None, str | None]:
     """The shape and the element type of a stored value, as far as they are known.
 
     A Python number takes the element type of the ref if it is of the same family; else JAX keeps its own.
@@ -136,10 +177,14 @@ def _rank(context: AttributeContext) -> Type:
 
 _CLASSES = tuple(names.STATIC + name for name in names.DIRECTIONS)
 
-HOOKS = Hooks(
+HOOKS: Hooks = Hooks(
     methods={
         **{f"{name}.__getitem__": _load for name in _CLASSES},
         **{f"{name}.__setitem__": _store for name in _CLASSES},
+        **{f"{name}.get": _method_load for name in _CLASSES},
+        **{f"{name}.set": _method_store for name in _CLASSES},
+        **{f"{name}.addupdate": _method_store for name in _CLASSES},
+        **{f"{name}.swap": _method_swap for name in _CLASSES},
         names.STATIC + "At.__getitem__": _at,
     },
     attributes={
@@ -147,4 +192,3 @@ HOOKS = Hooks(
         **{f"{name}.ndim": _rank for name in _CLASSES},
     },
 )
-
