@@ -23,6 +23,9 @@ ir = _private("lib.mlir").ir
 passmanager = _private("lib.mlir").passmanager
 _dialects = [lib.mosaic_gpu_dialect, lib.tpu, _private("lib.triton").dialect]
 
+MLIRError: type[Exception] = ir.MLIRError
+"""What a module that does not parse or does not pass its passes comes as."""
+
 
 def bytecode(module: Any) -> bytes:
     """The module as MLIR bytecode, source locations kept (``Lowered.as_text`` has only text)."""

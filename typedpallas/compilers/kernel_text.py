@@ -50,9 +50,9 @@ def canonical_text(code: bytes) -> str:
     context = jaxapi.new_context()
     module = jaxapi.parse(code, context)
     for call, backend in _kernel_calls(module.operation):
-        kernel = _decoded(call, backend)
+        kernel = _COUNTED_NAME.sub("", _decoded(call, backend).text)
         rest = {name: str(value) for name, value in _config(call, backend).items()}
-        text = json.dumps([backend, kernel.name, _COUNTED_NAME.sub("", kernel.text), rest], sort_keys=True)
+        text = json.dumps([backend, kernel, rest], sort_keys=True)
         for name in ("backend_config", "mhlo.backend_config"):
             if name in call.attributes:
                 del call.attributes[name]
@@ -91,10 +91,16 @@ def _code(call: Any, backend: Backend) -> bytes:
 
 
 def _decoded(call: Any, backend: Backend) -> KernelText:
-    module = jaxapi.parse(_code(call, backend), jaxapi.new_context())
-    if backend in _SERDE:
-        jaxapi.run_passes(module, f"builtin.module({_SERDE[backend]}{{serialize=false}})")
-        module = jaxapi.parse(jaxapi.text_without_locations(module), module.context)
+    code = _code(call, backend)
+    try:
+        module = jaxapi.parse(code, jaxapi.new_context())
+        if backend in _SERDE:
+            jaxapi.run_passes(module, f"builtin.module({_SERDE[backend]}{{serialize=false}})")
+            module = jaxapi.parse(jaxapi.text_without_locations(module), module.context)
+    except jaxapi.MLIRError as error:  # Pallas can write a module that MLIR refuses
+        why = "\n".join(f"// {line}" for line in str(error).splitlines())
+        text = f"// This module does not parse:\n{why}\n// {code.hex()}\n"
+        return KernelText(name=_name(call, backend, None), backend=backend, text=text)
     return KernelText(name=_name(call, backend, module), backend=backend, text=str(module))
 
 
@@ -102,7 +108,8 @@ def _name(call: Any, backend: Backend, module: Any) -> str:
     if backend == "triton":
         entries = jaxapi.attribute_entries(call.attributes["mhlo.backend_config"])
         return jaxapi.attribute_bytes(entries["name"]).decode()
-    for holder, attribute in ((call, "kernel_name"), (module.operation, "sym_name")):
+    holders = [(call, "kernel_name"), *([(module.operation, "sym_name")] if module else [])]
+    for holder, attribute in holders:
         if attribute in holder.attributes:
             return jaxapi.attribute_bytes(holder.attributes[attribute]).decode()
     return "kernel"

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from types import TracebackType
 
+import jax
+import jaxlib
+
 _MOST = 300
 """Characters of a reason; what is left out stays in the detail."""
 
@@ -32,7 +35,12 @@ _SKIPPED = re.compile(
     r"The MLIR operation|WARNING: |I\d{4} |https?://|\S+\.cc:\d+\s*$|input ir: |[({%]|\.\.\. additional)"
 )
 _TELLING = re.compile(r"Check failed|^F\d{4} |ptxas (?:fatal|error)|LLVM ERROR|[Ee]rror:|Assertion|Fatal Python")
-_AT = re.compile(r'"(?P<file>[^"\n]+\.py)":(?P<line>\d+):\d+|^(?P<tfile>\S+\.py):(?P<tline>\d+):\d+: error', re.M)
+_AT = re.compile(
+    r'"(?P<a>[^"\n]+\.py)":(?P<a_line>\d+):\d+'  # Mosaic's location
+    r"|(?:^|: )(?P<b>\S+\.py):(?P<b_line>\d+):\d+: error"  # Triton's
+    r"|\bat (?P<c>\S+\.py):(?P<c_line>\d+)\b",  # Pallas's messages
+    re.M,
+)
 _PALLAS = (
     "jax._src.pallas",
     "jax.experimental.pallas",
@@ -40,6 +48,12 @@ _PALLAS = (
     "jax._src.tpu_info",
     "jax._src.tpu_custom_call",
 )
+_NOT_THE_USERS = (
+    *(f"{PurePath(str(m.__file__)).parent}/" for m in (jax, jaxlib)),
+    f"{PurePath(__file__).parent}/",
+    "<",
+)
+"""How the files of JAX and of this package begin, and code that is in no file."""
 _LIBRARY = "jax.experimental.pallas.ops"
 """Kernels written in Pallas: a refusal in there is the library's own."""
 
@@ -72,7 +86,7 @@ def of_exception(error: BaseException) -> Reason:
         frame = traceback.extract_tb(error.__traceback__)[-1:]
         where = f" at `{frame[0].line}` in {PurePath(frame[0].filename).name}" if frame else ""
         return Reason(f"{type(error).__name__}{where}", detail)
-    return Reason(_first(message) or message, detail, _where(message))
+    return Reason(_first(message) or message, detail, _user_line(error) or _where(message))
 
 
 def raised_by_pallas(error: BaseException) -> bool:
@@ -117,7 +131,22 @@ def _where(words: str) -> tuple[str, int] | None:
     found = _AT.search(words)
     if found is None:
         return None
-    return found["file"] or found["tfile"], int(found["line"] or found["tline"])
+    form = next(name for name in "abc" if found[name])
+    return found[form], int(found[f"{form}_line"])
+
+
+def _user_line(error: BaseException) -> tuple[str, int] | None:
+    """The innermost line outside of JAX in the exception's traceback.
+
+    While lowering an operation, JAX hangs the traceback of the line that made it on the exception, as the
+    cause.
+    """
+    for exception in (error.__cause__, error):
+        frames = traceback.extract_tb(exception.__traceback__) if exception else []
+        for frame in reversed(frames):
+            if not frame.filename.startswith(_NOT_THE_USERS):
+                return frame.filename, frame.lineno or 0
+    return None
 
 
 def _printable(words: str) -> str:

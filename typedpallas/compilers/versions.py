@@ -1,6 +1,5 @@
 """Which vendor's compiler is installed, and what to install where none is."""
 
-import functools
 from importlib import metadata
 from typing import Literal
 
@@ -47,7 +46,6 @@ def compiler_version(target: str | Target) -> str:
     return f"{found} (jax {_version('jax')}, jaxlib {_version('jaxlib')})"
 
 
-@functools.cache
 def _version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
