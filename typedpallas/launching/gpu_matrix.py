@@ -120,6 +120,95 @@ def _in_shared_memory(operand: Any, wanted: bool, use: Callable[[Any], Any]) -> 
     return pl.run_scoped(staged, plgpu.SMEM(operand.shape, operand.dtype))
 
 
+class TmemAccumulator:
+    """A `tp.ACC` in tensor memory with the barrier of its products, behind the part of a ref that kernels use."""
+
+    def __init__(self, memory: Any, finished: Any) -> None:
+        self.memory = memory
+        self.finished = finished
+        self.shape: tuple[int, ...] = memory.shape
+        self.dtype = memory.dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        """The whole accumulator as a value; every warp has read its part when this returns."""
+        if index is not ...:
+            raise Unsupported("a tp.ACC is read whole: expected `acc[...]`")
+        found = plgpu.async_load_tmem(self.memory)
+        plgpu.wait_load_tmem()
+        plgpu.commit_smem()  # waits for the other warps, so that the next product may overwrite what they read
+        return found
+
+
+class Tcgen05(Matrix):
+    """Blackwell: accumulators are tensor memory; both operands are in shared memory."""
+
+    key = "mosaic_gpu tcgen05"
+
+    def accumulator(self, scratch: PlannedScratch) -> Any:
+        """Tensor memory and a barrier."""
+        _check_tcgen05(scratch.shape)
+        return [plgpu.TMEM(scratch.shape, scratch.dtype), plgpu.Barrier(orders_tensor_core=True)]
+
+    def as_accumulator(self, made: Any) -> Any:
+        """The two behind one object."""
+        return TmemAccumulator(*made)
+
+    def clear(self, acc: Any) -> None:
+        """Tensor memory starts with garbage."""
+        plgpu.async_store_tmem(acc.memory, jnp.zeros(acc.shape, acc.dtype))
+        plgpu.commit_tmem()
+
+    def mma(self, acc: Any, x: Any, y: Any, transpose_x: bool, transpose_y: bool) -> None:
+        """``acc += x @ y``, finished when this returns."""
+        self._multiply(acc, x, y, transpose_x, transpose_y, accumulate=True)
+
+    def _multiply(
+        self, acc: TmemAccumulator, x: Any, y: Any, transpose_x: bool, transpose_y: bool, accumulate: bool
+    ) -> None:
+        if x.dtype not in _HALF:
+            raise Unsupported(f"backend `mosaic_gpu` multiplies f16 and bf16 on Blackwell, found {x.dtype}")
+
+        def multiply(left: Any, right: Any) -> None:
+            operands = _turned(left, transpose_x), _turned(right, transpose_y)
+            plgpu.tcgen05_mma(acc.memory, *operands, acc.finished, accumulate=accumulate)
+            plgpu.barrier_wait(acc.finished)
+
+        _in_shared_memory(x, True, lambda left: _in_shared_memory(y, True, lambda right: multiply(left, right)))
+
+    def dot(self, x: Any, y: Any, transpose_x: bool, transpose_y: bool) -> Any:
+        """``x @ y`` through fresh tensor memory."""
+        shape = (x.shape[1 if transpose_x else 0], y.shape[0 if transpose_y else 1])
+        _check_tcgen05(shape)
+
+        def product(memory: Any, finished: Any) -> Any:
+            acc = TmemAccumulator(memory, finished)
+            self._multiply(acc, x, y, transpose_x, transpose_y, accumulate=False)
+            return acc[...]
+
+        memory = plgpu.TMEM(shape, product_dtype(x.dtype))
+        return pl.run_scoped(product, memory, plgpu.Barrier(orders_tensor_core=True))
+
+    def load_rows(self, ref: Any) -> Any:
+        """The layout is inferred from the use."""
+        return ref[...]
+
+
+def _check_tcgen05(shape: tuple[int, ...]) -> None:
+    """What the instruction makes with one CTA (PTX ISA, tcgen05.mma).
+
+    Raises:
+        Unsupported: another shape.
+    """
+    rows, columns = shape
+    if rows not in (64, 128) or columns % 8 or columns > 512:
+        raise Unsupported(
+            f"tcgen05 makes 64 or 128 rows and a multiple of 8 columns, at most 512: expected such a product, found "
+            f"{rows} x {columns}"
+        )
+
+
 def matrix_unit(capability: tuple[int, int] | None, interpret: bool) -> Matrix:
     """The matrix unit of a GPU of this compute capability; Hopper's where none is known."""
+    if capability is not None and capability >= (10, 0):
+        return Tcgen05()
     return Wgmma(stage_left=interpret)
