@@ -73,7 +73,7 @@ class _Optional:
         return typing.Union.__getitem__((other, self))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RefType(_Optional):
     """The type of a buffer: direction, space, element type and shape (elements; none if of any rank)."""
 
@@ -89,8 +89,10 @@ class RefType(_Optional):
         dtype = [] if self.dtype is None else [self.dtype.__name__]
         return f"{_KINDS[self.direction]}[{', '.join([self.space.__name__, *dtype, *_dims_text(self.shape)])}]"
 
+    __repr__ = __str__
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class BlockType(_Optional):
     """The type of a value: element type and shape (elements; none if of any rank)."""
 
@@ -101,6 +103,8 @@ class BlockType(_Optional):
 
     def __str__(self) -> str:
         return f"{self.kind}[{', '.join([self.dtype.__name__, *_dims_text(self.shape)])}]"
+
+    __repr__ = __str__
 
 
 def _dims_text(shape: tuple[Size, ...] | None) -> list[str]:

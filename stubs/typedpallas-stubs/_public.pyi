@@ -73,4 +73,5 @@ from typedpallas.spaces import MemorySpace as MemorySpace
 from typedpallas.tracing import Report as Report
 from typedpallas.tracing import check as check
 from typedpallas.types import AnnotationError as AnnotationError
+from typedpallas.typing import SignatureError as SignatureError
 from typedpallas.typing import typed as typed

@@ -1,0 +1,97 @@
+"""Four type checkers, no plugin, one set of files: each line of ``bad/`` marked ``# refused`` is refused by all of
+them, and no other line by any."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+FILES = sorted(path.relative_to(HERE) for kind in ("ok", "bad") for path in (HERE / kind).glob("*.py"))
+CACHE = HERE.parents[1] / ".cache" / "static-mypy"
+Lines = dict[Path, dict[int, str]]
+"""What a checker has to say: by file and line."""
+
+
+def _run(folder: Path, *command: str) -> str:
+    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode in (0, 1), f"{command[0]} did not run:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def _matches(pattern: str, output: str) -> Lines:
+    found: Lines = {}
+    for match in re.finditer(pattern, output, re.MULTILINE):
+        found.setdefault(Path(match["file"]), {})[int(match["line"])] = match["message"]
+    return found
+
+
+def mypy(folder: Path) -> Lines:
+    (folder / "mypy.ini").write_text("[mypy]\nstrict = true\nuntyped_calls_exclude = jax\n")
+    output = _run(folder, "mypy", "--config-file=mypy.ini", f"--cache-dir={CACHE}", "ok", "bad")
+    return _matches(r"^(?P<file>\S+\.py):(?P<line>\d+): error: (?P<message>.*)$", output)
+
+
+def pyright(folder: Path) -> Lines:
+    if shutil.which("node") is None:
+        pytest.skip("pyright needs node: install nodejs to run this check")
+    (folder / "pyrightconfig.json").write_text(
+        json.dumps({"typeCheckingMode": "strict", "include": ["ok", "bad"], "pythonVersion": "3.12"})
+    )
+    output = _run(folder, "pyright", "--pythonpath", sys.executable, "--outputjson")
+    if not output.lstrip().startswith("{"):
+        pytest.skip(f"pyright cannot start; it is downloaded on its first run: {output.strip()[:200]}")
+    found: Lines = {}
+    for item in json.loads(output)["generalDiagnostics"]:
+        file = Path(item["file"]).relative_to(folder.resolve())
+        found.setdefault(file, {})[item["range"]["start"]["line"] + 1] = item["message"]
+    return found
+
+
+def ty(folder: Path) -> Lines:
+    (folder / "ty.toml").write_text("")
+    output = _run(folder, "ty", "check", "--python", sys.executable, "--output-format", "concise", "ok", "bad")
+    return _matches(r"^(?P<file>\S+\.py):(?P<line>\d+):\d+: error(?P<message>.*)$", output)
+
+
+def pyrefly(folder: Path) -> Lines:
+    (folder / "pyrefly.toml").write_text('preset = "strict"\nproject-includes = ["ok", "bad"]\n')
+    output = _run(
+        folder, "pyrefly", "check", "--python-interpreter-path", sys.executable, "--output-format", "min-text"
+    )
+    return _matches(r"^ERROR (?P<file>\S+\.py):(?P<line>\d+):[\d:-]+: (?P<message>.*)$", output)
+
+
+CHECKERS: dict[str, Callable[[Path], Lines]] = {"mypy": mypy, "pyright": pyright, "ty": ty, "pyrefly": pyrefly}
+
+
+@pytest.fixture(scope="module", params=CHECKERS)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lines:
+    """What one checker says of all files, copied to where no other configuration applies."""
+    folder = tmp_path_factory.mktemp(request.param)
+    for kind in ("ok", "bad"):
+        shutil.copytree(HERE / kind, folder / kind)
+    return CHECKERS[request.param](folder)
+
+
+def marked(file: Path) -> set[int]:
+    lines = (HERE / file).read_text().splitlines()
+    return {number for number, line in enumerate(lines, 1) if line.endswith("# refused")}
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_refuses_exactly_the_marked_lines(found: Lines, file: Path) -> None:
+    said = found.get(file, {})
+    expected = marked(file)
+    unwanted = {line: message for line, message in said.items() if line not in expected}
+    assert not unwanted, f"errors on lines that are right: {unwanted}"
+    assert expected <= said.keys(), f"lines let through: {sorted(expected - said.keys())}"
+
+
+def test_bad_files_have_marks_and_good_ones_none() -> None:
+    assert all(bool(marked(file)) == (file.parts[0] == "bad") for file in FILES)
