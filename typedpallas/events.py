@@ -130,10 +130,71 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """A space that a launch or a scratch buffer asks for."""
+    """A space that an operand or a scratch buffer asks for."""
 
     name: str
     space: type[MemorySpace]
+    role: Literal["operand", "scratch"] = "scratch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayType:
+    """Shape in elements and JAX's name of the element type."""
+
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """One operation that the kernel's trace has, on arrays (refs left out)."""
+
+    primitive: str
+    operands: tuple[ArrayType, ...]
+    results: tuple[ArrayType, ...]
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    """JAX's, as it names them; only what a rule reads needs to be there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """The index of one access or view, by its parts. ``dtypes`` are JAX's names of those that are arrays."""
+
+    name: str
+    given: int
+    """How many parts it has, an ellipsis counted for what it stands for."""
+    rank: int
+    """The rank of the ref that it indexes."""
+    dtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """Arrays that a kernel or an index map closes over, as messages write their types."""
+
+    function: str
+    kind: Literal["kernel", "index map"]
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alias:
+    """An input and an output that a launch says share a buffer; types as messages write them."""
+
+    input: int
+    output: int
+    input_type: str
+    output_type: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltFor:
+    """The backend that a kernel's own parameters or mesh name."""
+
+    kernel: str
+    backend: Backend
+    source: str
+    """What names it, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,8 +265,10 @@ class Argument:
     """Whether ``block`` is what the kernel sees, or the whole array beside the pattern's own numbers."""
     windowed: bool | None = None
     """Whether it moves with the grid."""
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    """What the annotation's dims are known to be."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Where the sizes of the annotation's dims come from, for messages."""
+    """Where these sizes come from, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,4 +311,9 @@ type Event = (
     | Argument
     | DimSize
     | CallSizes
+    | Applied
+    | Index
+    | Capture
+    | Alias
+    | BuiltFor
 )

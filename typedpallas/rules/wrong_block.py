@@ -58,19 +58,20 @@ class WrongBlock(Rule):
         if len(event.block) != len(event.ref.shape):
             yield self._rank(event)
             return
-        for axis, (expected, found) in enumerate(zip(event.ref.shape, event.block, strict=True)):
-            if expected is None or found is None:
+        for axis, (annotated, found) in enumerate(zip(event.ref.shape, event.block, strict=True)):
+            if annotated is None or found is None:
                 continue
+            expected = annotated.substitute(event.sizes)
             verdict = solve.equal(expected, found, context.facts)
             if isinstance(verdict, solve.Refuted):
                 yield self.refuted(
                     **_what(event),
                     name=event.ref.name,
                     where=f" on axis {axis}",
-                    expected=f"{expected}",
+                    expected=f"{expected}" if expected == annotated else f"{annotated} = {expected}",
                     found=f"{found}",
                     witness=_witness(expected, found, verdict),
-                    notes=(_source(event), *_origins(event, expected)),
+                    notes=(*_source(event), *_origins(event, annotated)),
                     help=_edit(expected, found) if event.what == "block" else "",
                     blame=f"block[{axis}]",
                 )
@@ -84,7 +85,7 @@ class WrongBlock(Rule):
             where="",
             expected=_ranked(event.ref.shape),
             found=_ranked(event.block),
-            notes=(_source(event),),
+            notes=_source(event),
             blame="block",
         )
 
@@ -105,12 +106,13 @@ def _witness(expected: Size, found: Size, verdict: solve.Refuted) -> str:
     return f"{values}: {expected.evaluate(verdict.witness)} is not {found.evaluate(verdict.witness)}"
 
 
-def _source(event: Argument) -> str:
-    return f"`{event.ref.name}` of `{event.kernel}` gets {event.source}"
+def _source(event: Argument) -> tuple[str, ...]:
+    return (f"`{event.ref.name}` of `{event.kernel}` gets {event.source}",) if event.source else ()
 
 
 def _origins(event: Argument, size: Size) -> list[str]:
-    return [f"`{name}` is {event.origins[name]}" for name in sorted(size.names) if name in event.origins]
+    names = sorted(size.names & event.origins.keys())
+    return [f"`{name}` is {event.sizes.get(name, name)}, {event.origins[name]}" for name in names]
 
 
 def _edit(expected: Size, found: Size) -> str:

@@ -66,7 +66,7 @@ class WrongSpace(Rule):
             kernel=event.kernel,
             expected=spaces.name(event.ref.space),
             found=spaces.name(event.space),
-            notes=(f"`{event.ref.name}` gets {event.source}",),
+            notes=(f"`{event.ref.name}` gets {event.source}",) if event.source else (),
             help=f"place it in `{event.ref.space.__name__}`, or annotate `{event.ref.name}` "
             f"with `{event.space.__name__}`",
             blame="space",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mypy import nodes as n
@@ -12,11 +13,11 @@ from mypy.types import CallableType, Instance, LiteralType, TupleType, Type, get
 
 from typedpallas import pattern as patterns
 from typedpallas.dims import Size
-from typedpallas.events import LaunchText
+from typedpallas.events import Argument, LaunchText
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import ANY, Types, Value
 from typedpallas_mypy.handlers import calls_kernel, calls_match
-from typedpallas_mypy.handlers.calls_apply import Call, Settled
+from typedpallas_mypy.handlers.calls_apply import Call, Said, Settled
 from typedpallas_mypy.handlers.calls_match import Match
 from typedpallas_mypy.handlers.calls_source import Source, arguments
 from typedpallas_mypy.handlers.calls_text import Written, string, strings, written
@@ -223,9 +224,25 @@ def _call(context: MethodContext) -> Type:
     if not starred:
         applied.check_count(len(arrays))
     applied.take(shapes)
+    applied.said += _elements(applied, values)
     applied.said += applied.windows(shapes)
     _say(context.api, applied, types, _places(call, named, arrays))
     return _result(types, applied, values)
+
+
+def _elements(applied: Call, values: list[Value | None]) -> Iterator[Said]:
+    """Each array's element type against the annotation, or against the array that fixed its type parameter."""
+    fixed: dict[str, tuple[str, str]] = {}
+    for i, (slot, value) in enumerate(zip(applied.match.inputs, values, strict=False)):
+        if value is None or value.weak or value.dtype is None:
+            continue
+        ref, name = replace(slot.parameter.ref, shape=None), slot.parameter.dtype_name
+        origins: dict[str, str] = {}
+        if name is not None:
+            dtype, origin = fixed.setdefault(name, (value.dtype, f"that of `{ref.name}`"))
+            ref, origins = replace(ref, dtype=dtype), {name: origin}
+        event = Argument(kernel=applied.match.kernel.name, ref=ref, source="", dtype=value.dtype, origins=origins)
+        yield event, f"array[{i}]"
 
 
 def _name(call: n.CallExpr, match: Match) -> str:

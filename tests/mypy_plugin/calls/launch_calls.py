@@ -22,6 +22,12 @@ def scale_kernel[T: tp.Float, R: Multiple[L[8]], N: tp.Dim](
 ) -> None: ...
 
 
+def add_kernel[T: tp.Float, R: tp.Dim](
+    x: In[tp.BLOCK, T, R, L[512]], y: In[tp.BLOCK, T, R, L[512]], o: Out[tp.BLOCK, T, R, L[512]]
+) -> None: ...
+
+
+both = tp.launch(add_kernel, "(i R) N, (i R) N -> (i R) N", grid="i")
 matmul = tp.launch(matmul_kernel, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k")
 scale = tp.launch(scale_kernel, "(i R) N, N -> (i R) N, (i R)", grid="i")
 BM: Final = 256
@@ -63,6 +69,11 @@ def shapes(
     matmul(x, y, BM=16, BK=128, BN=128)  # E: `(k BK)` has two sizes: expected 512, axis 1 of `x`, found 256, axis 0 of `y`  [block-conflict]
     matmul(flat, y, BM=16, BK=128, BN=128)  # E: the array of `x` does not fit its pattern: expected rank 2, found rank 1 (1024)  [wrong-block]
     scale(x, g, R=8)  # E: `N` has two sizes: expected 512, axis 1 of `x`, found 100, axis 0 of `g`  [block-conflict]
+
+
+def elements(x: Array[f32, L[512], L[512]], y: Array[bf16, L[512], L[512]]) -> None:
+    matmul(x, y, BM=16, BK=128, BN=128)  # E: `x` of `matmul_kernel` has another element type than its annotation: expected `bf16`, found `f32`  [dtype-mismatch]
+    both(y, x, R=8)  # E: `y` of `add_kernel` has another element type than its annotation: expected `bf16`, found `f32`  [dtype-mismatch]
 
 
 def generic[M: tp.Dim, K: tp.Dim, N: tp.Dim](x: Array[bf16, M, K], y: Array[bf16, N, K]) -> None:

@@ -1,0 +1,320 @@
+"""Plain `pl.pallas_call` and its drop-in `tp.pallas_call`: specs, scratch and outputs against the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from mypy import nodes as n
+from mypy.plugin import FunctionContext
+from mypy.types import TupleType, Type, get_proper_type
+
+from typedpallas.dims import Size
+from typedpallas.events import Argument, IndexMap, Operands, RefFact, Shape, Window
+from typedpallas.spaces import MemorySpace
+from typedpallas_mypy import report, version
+from typedpallas_mypy.facts import Types
+from typedpallas_mypy.handlers import calls_kernel, specs
+from typedpallas_mypy.handlers.calls_bind import Binder, Given
+from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel, Parameter
+from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
+from typedpallas_mypy.handlers.specs import Buffer, Spec
+from typedpallas_mypy.hooks import Hooks
+
+_PALLAS_CALL: Final = "jax._src.pallas.pallas_call.pallas_call"
+_GRID_SPECS: Final = ("GridSpec", "PrefetchScalarGridSpec")
+_NAMES: Final = ("kernel", "out_shape")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One ref of the call. ``given`` is none where it is there but not readable."""
+
+    role: Literal["prefetch", "in", "out", "scratch"]
+    given: Spec | Buffer | None
+    output: Buffer | None = None
+    """Outputs: the array."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A `pallas_call` as written. None: not known."""
+
+    node: n.Context
+    grid: tuple[Size | None, ...] | None
+    prefetch: int | None
+    inputs: tuple[Spec | None, ...] | None
+    outputs: tuple[Spec | None, ...] | None
+    arrays: tuple[Buffer, ...] | None
+    scratch: tuple[Buffer | None, ...] | None
+    scratch_node: n.Context
+
+    def parts(self) -> tuple[Part, ...] | None:
+        """Every ref in the kernel's order; as far as its place in the order is known."""
+        if self.prefetch is None or self.inputs is None:
+            return None
+        found = [Part("prefetch", None)] * self.prefetch + [Part("in", spec) for spec in self.inputs]
+        if self.arrays is None:
+            return tuple(found)
+        windows: Sequence[Spec | None] = self.outputs if self.outputs is not None else ()
+        padded = [*windows, *[None] * len(self.arrays)]
+        found += [Part("out", spec, array) for spec, array in zip(padded, self.arrays, strict=False)]
+        return tuple(found) + tuple(Part("scratch", buffer) for buffer in self.scratch or ())
+
+
+# ---------------------------------------------------------------------- reading the call
+
+
+def _hook(context: FunctionContext) -> Type:
+    """Judge a call where it is written; its type stays as it was."""
+    if not version.is_library(getattr(context.api, "path", "")):
+        source = Source(context.api, Types(context.api))
+        given = _given(context)
+        site = _site(source, given, context.context) if given is not None else None
+        if site is not None:
+            _judge(context.api, source, site, context.arg_types[0][0] if context.arg_types[0] else None)
+    return context.default_return_type
+
+
+def _given(context: FunctionContext) -> dict[str, n.Expression] | None:
+    """The arguments by name: of the call itself, or of the `functools.partial` that decorates the kernel."""
+    node = context.context
+    if isinstance(node, n.CallExpr):
+        return arguments(node, _NAMES) if function_name(node).endswith(".pallas_call") else None
+    if not isinstance(node, n.Decorator):
+        return None
+    for decorator in node.decorators:
+        if isinstance(decorator, n.CallExpr) and function_name(decorator) == "functools.partial":
+            found = arguments(decorator, ("function",))
+            function = (found or {}).get("function")
+            if found is not None and isinstance(function, n.RefExpr) and function.fullname == _PALLAS_CALL:
+                return found
+    return None
+
+
+def _site(source: Source, given: dict[str, n.Expression], node: n.Context) -> Site | None:
+    prefetch: int | None = 0
+    inner = given
+    if "grid_spec" in given and not specs.is_none(source, given["grid_spec"]):
+        call = source.definition(given["grid_spec"])
+        name = function_name(call)
+        if not isinstance(call, n.CallExpr) or name.rpartition(".")[2] not in _GRID_SPECS or "jax." not in name:
+            return None
+        scalar = name.endswith(".PrefetchScalarGridSpec")
+        order = ("grid", "in_specs", "out_specs", "scratch_shapes")
+        read = arguments(call, (("num_scalar_prefetch",) if scalar else ()) + order)
+        if read is None:
+            return None
+        inner = read
+        count = source.size(read["num_scalar_prefetch"]) if "num_scalar_prefetch" in read else Size.of(0)
+        prefetch = count.const if count is not None else None
+    out_shape = given.get("out_shape")
+    arrays = specs.outputs(source, out_shape) if out_shape is not None else None
+    return Site(
+        node=node,
+        grid=_grid(source, inner.get("grid")),
+        prefetch=prefetch,
+        inputs=_specs(source, inner.get("in_specs")),
+        outputs=_out_specs(source, inner.get("out_specs")),
+        arrays=None if arrays is None else tuple(arrays),
+        scratch=_scratch(source, inner.get("scratch_shapes")),
+        scratch_node=inner.get("scratch_shapes", node),
+    )
+
+
+def _grid(source: Source, expression: n.Expression | None) -> tuple[Size | None, ...] | None:
+    if expression is None:
+        return ()
+    items = source.items(expression)
+    if items is not None:
+        return None if _named_axes(source, items) else tuple(source.size(item) for item in items)
+    if source.is_int(expression):
+        return (source.size(expression),)
+    kind = source.type_of(expression)
+    kind = get_proper_type(kind) if kind is not None else None
+    if isinstance(kind, TupleType) and all(source.types.value(item) is not None for item in kind.items):
+        return (None,) * len(kind.items)
+    return None
+
+
+def _named_axes(source: Source, items: Sequence[n.Expression]) -> bool:
+    return any(isinstance(source.definition(item), n.TupleExpr) for item in items)
+
+
+def _specs(source: Source, expression: n.Expression | None) -> tuple[Spec | None, ...] | None:
+    items = source.items(expression) if expression is not None else None
+    return None if items is None else tuple(specs.block_spec(source, item) for item in items)
+
+
+def _out_specs(source: Source, expression: n.Expression | None) -> tuple[Spec | None, ...] | None:
+    """The block specs of the outputs: a sequence, or a single one."""
+    if expression is None:
+        return None
+    several = _specs(source, expression)
+    if several is not None:
+        return several
+    single = specs.block_spec(source, expression)
+    return None if single is None else (single,)
+
+
+def _scratch(source: Source, expression: n.Expression | None) -> tuple[Buffer | None, ...] | None:
+    if expression is None:
+        return ()
+    items = source.items(expression)
+    return None if items is None else tuple(specs.scratch(source, item) for item in items)
+
+
+# ---------------------------------------------------------------------- judging it
+
+
+def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
+    function = calls_kernel.function_of(kind) if kind is not None else None
+    kernel = calls_kernel.kernel_of(function) if function is not None else None
+    parts = site.parts()
+    names = _names_of(kernel, parts)
+    for position, part in enumerate(parts if parts is not None else _loose(site)):
+        if isinstance(part.given, Spec):
+            _judge_index_map(api, site, part, part.given, names.get(position, _nameless(part)))
+    if kernel is None or parts is None or not kernel.annotated or not _judge_count(api, site, kernel):
+        return
+    pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))
+    _judge_blocks(api, source, kernel, pairs)
+    for parameter, part in pairs:
+        if parameter.ref.direction is not None:
+            _judge_part(api, source, kernel, parameter, part)
+
+
+def _names_of(kernel: Kernel | None, parts: tuple[Part, ...] | None) -> dict[int, str]:
+    if kernel is None or parts is None:
+        return {}
+    return {position: parameter.ref.name for position, parameter in enumerate(kernel.taking(len(parts)))}
+
+
+def _loose(site: Site) -> Iterator[Part]:
+    """The specs whose place among the kernel's refs is not known."""
+    yield from (Part("in", spec) for spec in site.inputs or ())
+    yield from (Part("out", spec) for spec in site.outputs or ())
+
+
+def _nameless(part: Part) -> str:
+    return "an output" if part.role == "out" else "an input"
+
+
+def _judge_index_map(api: Any, site: Site, part: Part, spec: Spec, name: str) -> None:
+    index_map = spec.index_map
+    if index_map is None:
+        return
+    block = spec.block
+    dims: Shape = () if block is None else tuple(d.size for d in block)
+    taken, grid = _arguments_taken(site, index_map), site.grid
+    if grid is not None and site.prefetch is not None and taken is not None:
+        expected = (*grid, *[None] * site.prefetch)
+        results = index_map.results if block is not None else None
+        array = part.output.shape if part.output is not None else None
+        event = IndexMap(
+            name=name,
+            role="out" if part.role == "out" else "in",
+            grid=expected,
+            parameters=taken,
+            results=results,
+            block=tuple("squeezed" if d.squeezed else d.size for d in block or ()),
+            array=array if array is not None and len(array) == len(dims) else (None,) * len(dims),
+        )
+        report.judge(api, event, NO_FACTS, {"": index_map.node})
+
+
+def _arguments_taken(site: Site, index_map: specs.IndexMapText) -> int | None:
+    """How many arguments the map takes, of the numbers that it can take the one nearest to the grid's."""
+    if site.grid is None or site.prefetch is None:
+        return None
+    wanted = len(site.grid) + site.prefetch
+    if wanted < index_map.fewest:
+        return index_map.fewest
+    return wanted if index_map.most is None else min(wanted, index_map.most)
+
+
+def _judge_count(api: Any, site: Site, kernel: Kernel) -> bool:
+    """Whether kernel and call agree on how many refs there are."""
+    parts, inputs = site.parts(), site.inputs
+    if parts is None or inputs is None or site.prefetch is None or kernel.variadic:
+        return not kernel.variadic
+    known = site.arrays is not None and site.scratch is not None
+    taking = kernel.taking(len(parts)) if known else kernel.parameters
+    event = Operands(
+        kernel=kernel.name,
+        parameters=tuple((p.ref.name, p.ref.direction) for p in taking),
+        inputs=site.prefetch + len(inputs),
+        outputs=None if site.arrays is None else len(site.arrays),
+        scratch=None if site.scratch is None else len(site.scratch),
+        source="this call",
+    )
+    return not report.judge(api, event, NO_FACTS, {"": site.node})
+
+
+def _judge_blocks(api: Any, source: Source, kernel: Kernel, pairs: Sequence[tuple[Parameter, Part]]) -> None:
+    """The block of every parameter against its annotation, all together: they share type parameters."""
+    given: list[Given] = []
+    places: list[dict[str, n.Context]] = []
+    for parameter, part in pairs:
+        dims = part.given.ref if isinstance(part.given, Spec) else part.given.dims if part.given else None
+        if parameter.ref.direction is None or dims is None or part.given is None:
+            continue
+        what = "the scratch shape" if part.role == "scratch" else "the block"
+        given.append(Given(parameter, tuple(dim.size for dim in dims), what))
+        own: dict[str, n.Context] = {f"block[{i}]": dim.node for i, dim in enumerate(dims)}
+        places.append({**own, "": part.given.node})
+    for position, event, blame in Binder(kernel).bind(given):
+        own = places[position]
+        report.judge(api, event, source.types.facts, {**own, "": own.get(blame, own[""])})
+
+
+def _judge_part(api: Any, source: Source, kernel: Kernel, parameter: Parameter, part: Part) -> None:
+    """Space and element type against the annotation, and the block against the tiles of the targets."""
+    ref = replace(parameter.ref, shape=None)
+    spec = part.given if isinstance(part.given, Spec) else None
+    if spec is not None:
+        event = Argument(kernel=kernel.name, ref=ref, source=_space_source(spec), space=_space(spec, ref))
+        report.judge(api, event, NO_FACTS, {"": spec.space_node})
+        _judge_window(api, source, parameter.ref, part, spec)
+    buffer = part.given if isinstance(part.given, Buffer) else part.output
+    if buffer is not None:
+        event = Argument(kernel=kernel.name, ref=ref, source="", space=buffer.space, dtype=buffer.dtype)
+        report.judge(api, event, NO_FACTS, {"": buffer.dtype_node, "space": buffer.node})
+
+
+def _space(spec: Spec, ref: RefFact) -> type[MemorySpace] | None:
+    """The space that a spec asks for. Without one it is VMEM for a TPU kernel; a GPU's backend chooses."""
+    if spec.space != "default":
+        return spec.space
+    from typedpallas import tpu
+
+    return tpu.VMEM if ref.space is not None and ref.space.machine == "tpu" else None
+
+
+def _space_source(spec: Spec) -> str:
+    return "a block spec without `memory_space`" if spec.space == "default" else ""
+
+
+def _judge_window(api: Any, source: Source, ref: RefFact, part: Part, spec: Spec) -> None:
+    block = spec.block
+    if block is None or any(dim.squeezed is None or not dim.blocked for dim in block):
+        return
+    array = part.output.shape if part.output is not None else None
+    event = Window(
+        name=ref.name,
+        role="out" if part.role == "out" else "in",
+        space=_space(spec, ref) or ref.space,
+        dtype=ref.dtype,
+        block=tuple("squeezed" if dim.squeezed else dim.size for dim in block),
+        array=array if array is not None and len(array) == len(block) else (None,) * len(block),
+        ragged=None,
+        block_names=tuple(dim.node.name if isinstance(dim.node, n.NameExpr) else None for dim in block),
+    )
+    places: dict[str, n.Context] = {f"block[{i}]": dim.node for i, dim in enumerate(block)}
+    report.judge(api, event, source.types.facts, {**places, "": spec.node})
+
+
+HOOKS = Hooks(
+    functions={_PALLAS_CALL: _hook, "pallas_call": _hook, "typedpallas._launch.pallas_call": _hook},
+)

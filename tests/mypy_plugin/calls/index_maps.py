@@ -1,0 +1,64 @@
+"""Index maps of plain Pallas calls; the kernels need no annotation."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+OUT = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+
+
+def kernel(x_ref: Any, o_ref: Any) -> None:
+    o_ref[...] = x_ref[...]
+
+
+def rows(i: Any, j: Any) -> tuple[Any, Any]:
+    return i, j
+
+
+def either(i: Any, j: Any, flip: bool = False) -> tuple[Any, ...]:
+    if flip:
+        return (j, i)
+    return (i, j)
+
+
+def right(m: int) -> None:
+    pl.pallas_call(
+        kernel,
+        grid=(4, 4),
+        in_specs=[pl.BlockSpec((8, 128), rows)],
+        out_specs=pl.BlockSpec((8, 128), lambda i, j: (i, j)),
+        out_shape=OUT,
+    )
+    pl.pallas_call(kernel, OUT, grid=(4,), in_specs=[pl.BlockSpec((8,), lambda i: i)])
+    pl.pallas_call(kernel, OUT, grid=(4, 4), in_specs=[pl.BlockSpec((8, 128), either)])
+    pl.pallas_call(kernel, OUT, grid=(4, 4), in_specs=[pl.BlockSpec((8, 128), lambda *ids: ids)])
+    pl.pallas_call(kernel, OUT, grid=(4, 4), in_specs=[pl.BlockSpec((8, 128), lambda i, j, m=m: (i, m))])
+    pl.pallas_call(kernel, OUT, in_specs=[pl.BlockSpec((8, 128), lambda: (0, 0))])
+
+
+def wrong() -> None:
+    pl.pallas_call(
+        kernel,
+        grid=(4, 4),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],  # E: [index-map-arity]
+        out_specs=pl.BlockSpec((8, 128), lambda i, j: (i, j, 0)),  # E: [index-map-rank]
+        out_shape=OUT,
+    )
+    pl.pallas_call(
+        kernel,
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(4,),
+            in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],  # E: [index-map-arity]
+            out_specs=pl.BlockSpec((8, 128), lambda i, t: (i, 0)),
+        ),
+        out_shape=OUT,
+    )
+    pl.pallas_call(kernel, OUT, grid=(4, 4, 4), in_specs=[pl.BlockSpec((8, 128), rows)])  # E: [index-map-arity]
+
+
+def helper(x_ref, o_ref):  # type: ignore[no-untyped-def]
+    pl.pallas_call(kernel, OUT, grid=(4, 4), in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))])  # E: [index-map-arity]
