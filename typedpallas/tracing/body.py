@@ -1,12 +1,12 @@
-"""What a kernel's body does: every load and store, through loops, branches and scoped buffers, with its line."""
+"""What a kernel's body does: every load, store and operation, through loops, branches and scoped buffers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from typedpallas.dims import Size
-from typedpallas.events import Access, Backend, Context, RefFact, Shape
-from typedpallas.tracing import jaxapi
+from typedpallas.events import Access, Applied, ArrayType, Backend, BuiltFor, Context, Placement, RefFact, Shape
+from typedpallas.tracing import declared, jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 
@@ -15,6 +15,7 @@ type Refs = Mapping[Any, RefFact]
 
 _LOADS = ("get", "masked_load", "load")
 _STORES = ("swap", "addupdate", "masked_swap")
+_CONTROL = ("cond", "while", "scan", "run_scoped", "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,27 @@ class _Scope:
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
-    """The accesses of the body, in program order; each branch and each loop body is walked once."""
+    """Where the kernel's buffers are, then what its body does in program order.
+
+    Each branch and each loop body is walked once. A kernel for another machine than the target's is not entered.
+    """
+    if kernel.named_backend is not None:
+        source = "mesh" if kernel.mesh is not None else "compiler parameters"
+        built = BuiltFor(kernel=kernel.name, backend=kernel.named_backend, source=source)
+        yield Located(built, kernel.place, kernel.name)
+    if kernel.foreign(context.target):
+        return
+    for operand in kernel.operands:
+        if operand.space is not None and operand.role != "prefetch":
+            role = "scratch" if operand.role == "scratch" else "operand"
+            space = operand.declared_space or operand.space
+            placement = Placement(name=operand.name, space=space, role=role)  # type: ignore[arg-type]
+            yield Located(placement, kernel.place, kernel.name)
+    directions = declared.directions(kernel.source)
     refs = {
-        var: RefFact(name=op.name, space=op.space, dtype=op.dtype, shape=sizes(op.shape))
+        var: RefFact(
+            name=op.name, space=op.space, dtype=op.dtype, shape=sizes(op.shape), direction=directions.get(op.name)
+        )
         for var, op in zip(kernel.jaxpr.invars, kernel.operands, strict=True)
     }
     yield from _walk(kernel.jaxpr, _Scope(kernel.name, kernel.backend, refs))
@@ -45,11 +64,14 @@ def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
         name = eqn.primitive.name
         if name in _LOADS or name in _STORES:
             yield from _access(eqn, name, scope)
+        elif name not in _CONTROL:
+            yield Located(_applied(eqn), jaxapi.place(eqn), scope.kernel)
         for inner in jaxapi.inner_jaxprs(eqn):
             yield from _walk(inner, _entered(eqn, inner, scope))
 
 
 def _access(eqn: Any, name: str, scope: _Scope) -> Iterator[Located]:
+    """A load or store. JAX has checked the value against what the index selects, so ``moved`` is exact."""
     ref = scope.refs.get(eqn.invars[0])
     if ref is None:
         return
@@ -62,12 +84,28 @@ def _access(eqn: Any, name: str, scope: _Scope) -> Iterator[Located]:
     yield Located(event, jaxapi.place(eqn), scope.kernel)
 
 
+def _applied(eqn: Any) -> Applied:
+    return Applied(
+        primitive=eqn.primitive.name,
+        operands=tuple(_arrays(eqn.invars)),
+        results=tuple(_arrays(eqn.outvars)),
+        parameters=eqn.params,
+    )
+
+
+def _arrays(variables: Any) -> Iterator[ArrayType]:
+    for variable in variables:
+        shape, dtype = sizes(jaxapi.shape_of(variable.aval)), jaxapi.dtype_name(variable.aval)
+        if shape is not None and dtype is not None and not jaxapi.is_ref(variable.aval):
+            yield ArrayType(shape=shape, dtype=dtype)
+
+
 def _entered(eqn: Any, inner: Any, scope: _Scope) -> _Scope:
     """The scope of a jaxpr inside ``eqn``: what its variables stand for; refs made there get their own fact."""
     refs: dict[Any, RefFact] = {}
     scoped = eqn.primitive.name == "run_scoped"
     inputs, outer = (inner.constvars, eqn.invars) if scoped else (inner.invars, _outer_operands(eqn, inner))
-    for var, operand in zip(inputs, outer, strict=True):
+    for var, operand in zip(inputs, outer, strict=False):
         known = scope.refs.get(operand) if operand is not None and not jaxapi.is_literal(operand) else None
         if known is not None:
             refs[var] = known
@@ -88,6 +126,8 @@ def _outer_operands(eqn: Any, inner: Any) -> list[Any]:
             operands = operands[:split] + operands[split + eqn.params["body_nconsts"] :]
         else:
             operands = operands[split:]
+    elif name not in _CONTROL:
+        return [None] * count
     return operands if len(operands) == count else [None] * count
 
 

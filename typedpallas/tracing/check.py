@@ -10,7 +10,7 @@ from typedpallas.chips import Target
 from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, diagnose, render
 from typedpallas.events import Backend, Context
-from typedpallas.tracing import body, index_maps, jaxapi, memory, windows
+from typedpallas.tracing import body, index_maps, jaxapi, memory, refusals, windows
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, kernels
 
@@ -51,17 +51,47 @@ def check(fn: Callable[..., Any], *avals: Any, target: str | Sequence[str] | Non
         Exception: what ``fn`` raises while it is traced, where that is not about a kernel.
     """
     names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
-    found: list[Diagnostic] = []
-    seen: dict[int, KernelCall] = {}
     chosen = tuple(chips.get(name) for name in names)
+    found: list[Diagnostic] = []
+    seen: list[KernelCall] = []
     for chip in chosen or (None,):
         with target_context(chip) if chip is not None else nullcontext():
+            diagnostics, calls = _traced(fn, avals, chip)
+        found += diagnostics
+        seen += calls
+    return Report(tuple(dict.fromkeys(found)), tuple(seen), tuple(chip.name for chip in chosen))
+
+
+def check_launch(jaxpr: Any, target: Target | None) -> tuple[Diagnostic, ...]:
+    """What the rules say about the kernels of something that is traced already. Call it in the target's context."""
+    return tuple(_judged(jaxpr, tuple(kernels(jaxpr, _usual_backend(target))), target))
+
+
+def _traced(
+    fn: Callable[..., Any], avals: tuple[Any, ...], target: Target | None
+) -> tuple[list[Diagnostic], tuple[KernelCall, ...]]:
+    try:
+        with jaxapi.whole_tracebacks():
             jaxpr = jaxapi.trace(fn, avals)
-            for kernel in kernels(jaxpr, _usual_backend(chip)):
-                seen[len(seen)] = kernel
-                found += judge(kernel, chip)
-    unique = tuple(dict.fromkeys(found))
-    return Report(unique, tuple(seen.values()), tuple(chip.name for chip in chosen))
+    except Exception as error:
+        diagnostics = list(_refused(error))
+        if not diagnostics:
+            raise
+        return diagnostics, ()
+    calls = tuple(kernels(jaxpr, _usual_backend(target)))
+    return list(_judged(jaxpr, calls, target)), calls
+
+
+def _refused(error: Exception) -> Iterator[Diagnostic]:
+    """JAX's refusal to trace a kernel, as the diagnostics of the rule that it broke; none if no rule knows it."""
+    refusal = refusals.understood(error)
+    if refusal is None:
+        return
+    for finding in rules.judge(refusal.event, Context()):
+        if finding.verdict == "refuted":
+            said = f"JAX says: {refusal.words}"
+            notes = finding.notes if said in finding.notes else (*finding.notes, said)
+            yield diagnose(replace(finding, notes=notes), level="trace", target=None, place=refusal.place)
 
 
 def _usual_backend(target: Target | None) -> Backend | None:
@@ -71,21 +101,33 @@ def _usual_backend(target: Target | None) -> Backend | None:
     return "mosaic_tpu" if target.machine == "tpu" else "triton"
 
 
+def _judged(jaxpr: Any, calls: Sequence[KernelCall], target: Target | None) -> Iterator[Diagnostic]:
+    """What the rules say on one chip; what they say without any chip too is given without one."""
+    found = [item for kernel in calls for item in judge(kernel, target)]
+    if target is None or not found:
+        yield from found
+        return
+    anywhere = {item for kernel in kernels(jaxpr) for item in judge(kernel, None)}
+    for item in found:
+        general = replace(item, target=None)
+        yield general if general in anywhere else item
+
+
 def judge(kernel: KernelCall, target: Target | None) -> Iterator[Diagnostic]:
-    """What the rules say about one kernel on one chip; a finding that needs no chip is given without one."""
+    """What the rules say about one kernel on one chip, or on any."""
     context = Context(backend=kernel.backend, target=target)
-    anywhere = replace(context, target=None)
+    name = None if target is None else target.name
     for located in events(kernel, context):
-        general = tuple(rules.judge(located.event, anywhere)) if target is not None else ()
         for finding in rules.judge(located.event, context):
-            on = target.name if target is not None and finding not in general else None
-            yield diagnose(finding, level="trace", target=on, place=located.place, kernel=located.kernel)
+            yield diagnose(finding, level="trace", target=name, place=located.place, kernel=located.kernel)
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """Everything that is seen in one kernel."""
-    if kernel.understood:
-        yield from body.events(kernel, context)
+    if not kernel.understood:
+        return
+    yield from body.events(kernel, context)
+    if not kernel.foreign(context.target):
         yield from windows.events(kernel, context)
         yield from index_maps.events(kernel, context)
         yield from memory.events(kernel, context)

@@ -4,13 +4,16 @@ Classes of the Pallas backends are told apart by their module's name, so that no
 needs a library that CPU-only machines may lack).
 """
 
+import linecache
 import os
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import jax
-from jax._src import source_info_util
+from jax._src import config, source_info_util
 from jax._src.pallas import core as pallas_core
 
 import typedpallas
@@ -19,6 +22,7 @@ from typedpallas.diagnostics import Place
 from typedpallas.events import Backend
 from typedpallas.spaces import MemorySpace
 
+_PALLAS = "jax._src.pallas."
 _HERE = os.path.dirname(typedpallas.__file__) + os.sep
 _KERNELS = os.path.join(_HERE, "kernels") + os.sep
 
@@ -46,6 +50,11 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
                 yield open_jaxpr(item)
 
 
+def is_ref(aval: Any) -> bool:
+    """Whether a type is that of a ref, not of an array."""
+    return hasattr(aval, "inner_aval")
+
+
 def is_literal(atom: Any) -> bool:
     """Whether an equation's operand is a constant written into it."""
     return hasattr(atom, "val")
@@ -69,15 +78,102 @@ def place(eqn: Any) -> Place:
     return Place()
 
 
-def place_of_error(traceback: TracebackType | None) -> Place:
-    """The innermost line of a person's code in an exception's traceback; unknown if there is none."""
-    found = Place()
-    while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
-        if is_user_file(file):
-            found = Place(file=file, line=traceback.tb_lineno)
-        traceback = traceback.tb_next
-    return found
+_SOURCE = re.compile(r" at (?P<file>.+):(?P<line>\d+)$")
+
+
+def place_of_function(source: str | None) -> Place:
+    """The place in JAX's description of a function, ``name at file:line``."""
+    found = _SOURCE.search(source or "")
+    return Place(file=found["file"], line=int(found["line"])) if found else Place()
+
+
+def place_of_kernel(eqn: Any, jaxpr: Any) -> Place:
+    """The line that launches a kernel; the kernel's own where no line of a person's code does."""
+    found = place(eqn)
+    return found if found.file else place_of_function(jaxpr.debug_info.func_src_info)
+
+
+def whole_tracebacks() -> Any:
+    """A context in which JAX leaves its own frames in tracebacks: they tell where Pallas refused something."""
+    return config.traceback_filtering("off")
+
+
+def _frames(error: BaseException) -> Iterator[TracebackType]:
+    """From the outermost to the innermost."""
+    frame = error.__traceback__
+    while frame is not None:
+        yield frame
+        frame = frame.tb_next
+
+
+def place_of_error(error: BaseException) -> tuple[Place, str]:
+    """The innermost line of a person's code in an exception's traceback, and the text that was evaluated there.
+
+    Unknown and empty if there is none.
+    """
+    found, text = Place(), ""
+    for frame in _frames(error):
+        code = frame.tb_frame.f_code
+        if is_user_file(code.co_filename):
+            line, end, start, stop = list(code.co_positions())[frame.tb_lasti // 2]
+            found = Place(file=code.co_filename, line=frame.tb_lineno, column=(start or 0) + 1)
+            written = linecache.getline(code.co_filename, line or 0)
+            text = written[start:stop] if line == end else written[start:].rstrip()
+    return found if found.file else _kernel_being_traced(error), text
+
+
+def _kernel_being_traced(error: BaseException) -> Place:
+    for frame in _frames(error):
+        info = frame.tb_frame.f_locals.get("kernel_dbg")
+        if info is not None:
+            return place_of_function(getattr(info, "func_src_info", None))
+    return Place()
+
+
+def in_kernel(error: BaseException) -> bool:
+    """Whether Pallas was tracing a kernel's body, or an index map, when it was raised.
+
+    Needs JAX's frames in the traceback.
+    """
+    inside = False
+    for frame in _frames(error):
+        if frame.tb_frame.f_globals.get("__name__", "") in _TRACERS:
+            inside = True
+    return inside
+
+
+_TRACERS = (_PALLAS + "pallas_call", _PALLAS + "mpmd", _PALLAS + "core")
+
+
+@dataclass(frozen=True)
+class MapBeingTraced:
+    """The operand whose index map Pallas was tracing when it raised. ``block`` as in `block_dims`."""
+
+    origin: str
+    block: tuple[int | str | None, ...]
+    array: tuple[int, ...]
+    grid: tuple[int | None, ...]
+    function: Any
+    """The map as the user wrote it; none for Pallas's own."""
+    takes: int
+    """How many arguments the map must be able to take: the grid's ids, then the prefetched scalars."""
+
+
+def map_being_traced(error: BaseException) -> MapBeingTraced | None:
+    """Read off the locals of `BlockSpec.to_block_mapping`'s frame; none if it is not in the traceback."""
+    for frame in _frames(error):
+        if frame.tb_frame.f_code.co_name == "to_block_mapping":
+            names = frame.tb_frame.f_locals
+            if {"self", "origin", "array_aval", "grid", "block_shape", "index_map_avals"} <= names.keys():
+                return MapBeingTraced(
+                    origin=str(names["origin"]),
+                    block=tuple(_block_dim(dim) for dim in names["block_shape"]),
+                    array=tuple(names["array_aval"].shape),
+                    grid=tuple(d if isinstance(d, int) else None for d in names["grid"]),
+                    function=getattr(names["self"].index_map, "index_map", None),
+                    takes=len(names["index_map_avals"]),
+                )
+    return None
 
 
 def _backend_of_class(value: Any) -> Backend | None:
@@ -88,7 +184,6 @@ def _backend_of_class(value: Any) -> Backend | None:
     return None
 
 
-_PALLAS = "jax._src.pallas."
 _BACKENDS: dict[str, Backend] = {
     _PALLAS + "mosaic_gpu": "mosaic_gpu",
     _PALLAS + "mosaic": "mosaic_tpu",
@@ -142,16 +237,25 @@ _ANY: dict[Backend | None, type[MemorySpace] | None] = {
 def space_of(aval: Any, backend: Backend | None) -> type[MemorySpace] | None:
     """The space of a ref's type; none where it is unknown, or is no space of this package's.
 
-    Pallas's default and ``ANY`` become what the backend makes of them.
+    Pallas's default and ``ANY`` become what the backend makes of them; Triton keeps everything in global memory.
     """
     space = memory_space(aval)
     name = str(getattr(space, "value", space))
+    if backend == "triton":
+        return gpu.GMEM
     if isinstance(space, pallas_core.MemorySpace):
         if name == "default":
             return _DEFAULT[backend]
         if name == "any":
             return _ANY[backend]
         return tpu.SMEM if backend in (None, "mosaic_tpu") else None
+    return declared_space(aval)
+
+
+def declared_space(aval: Any) -> type[MemorySpace] | None:
+    """The machine's space that a ref's type names; none if it names none, or only Pallas's default or ``ANY``."""
+    space = memory_space(aval)
+    name = str(getattr(space, "value", space))
     owner = _backend_of_class(space)
     if owner == "mosaic_tpu":
         return _TPU_SEMAPHORES.get(dtype_name(aval) or "") if name == "semaphore_mem" else _TPU.get(name)

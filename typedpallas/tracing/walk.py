@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from typedpallas.chips import Target
 from typedpallas.diagnostics import Place
 from typedpallas.events import Backend
 from typedpallas.spaces import MemorySpace
@@ -25,6 +26,9 @@ class Operand:
     aval: Any
     """JAX's type of the ref."""
     space: type[MemorySpace] | None
+    """Where the backend puts it."""
+    declared_space: type[MemorySpace] | None
+    """What the launch asks for, whatever the backend makes of it; none if it asks for nothing."""
     dtype: str | None
     shape: tuple[int | None, ...] | None
     """What the kernel sees: the block without its squeezed dims."""
@@ -51,12 +55,22 @@ class KernelCall:
     place: Place
     backend: Backend | None
     """None where neither parameters, spaces nor the target tell."""
+    named_backend: Backend | None
+    """The backend that the kernel's compiler parameters or mesh belong to; none if it has neither."""
+    source: str | None
+    """Its function, as JAX writes it: ``name at file:line``."""
     aliases: tuple[tuple[int, int], ...] = ()
     """Input to output positions, as Pallas counts them."""
     mesh: Any = None
     """The mesh of a ``pl.kernel`` program."""
     interpret: bool = False
     """Whether it asks for interpret mode by itself."""
+
+    def foreign(self, target: Target | None) -> bool:
+        """Whether it names a backend that does not serve the target."""
+        if target is None or self.named_backend is None:
+            return False
+        return (self.named_backend == "mosaic_tpu") != (target.machine == "tpu")
 
     @property
     def understood(self) -> bool:
@@ -90,16 +104,16 @@ def _parameter_names(jaxpr: Any) -> tuple[str, ...]:
     return names if len(names) == len(jaxpr.invars) else tuple(f"refs[{i}]" for i in range(len(jaxpr.invars)))
 
 
-def _own_backend(eqn: Any, jaxpr: Any, *hints: Any) -> Backend | None:
-    """What the kernel's own parameters or spaces say."""
-    avals = [v.aval for v in jaxpr.invars]
-    return jaxapi.backend_of(eqn.params.get("compiler_params"), *hints, *map(jaxapi.memory_space, avals))
+def _backend_of_spaces(jaxpr: Any) -> Backend | None:
+    """What the spaces of a kernel's refs say, for want of anything better: Triton takes any space's name."""
+    return jaxapi.backend_of(*(jaxapi.memory_space(v.aval) for v in jaxpr.invars))
 
 
 def _pallas_call(eqn: Any, backend: Backend | None) -> KernelCall:
     jaxpr = jaxapi.open_jaxpr(eqn.params["jaxpr"])
     mapping = eqn.params["grid_mapping"]
-    backend = _own_backend(eqn, jaxpr) or backend
+    named = jaxapi.backend_of(eqn.params["compiler_params"])
+    backend = named or backend or _backend_of_spaces(jaxpr)
     blocks = [None] * mapping.num_index_operands + list(mapping.block_mappings)
     blocks += [None] * len(mapping.scratch_avals)
     operands = [
@@ -113,8 +127,10 @@ def _pallas_call(eqn: Any, backend: Backend | None) -> KernelCall:
         grid=tuple(d if isinstance(d, int) else None for d in mapping.grid),
         operands=tuple(operands),
         compiler_params=eqn.params["compiler_params"],
-        place=jaxapi.place(eqn),
+        place=jaxapi.place_of_kernel(eqn, jaxpr),
         backend=backend,
+        named_backend=named,
+        source=jaxpr.debug_info.func_src_info,
         aliases=tuple(eqn.params["input_output_aliases"]),
         interpret=bool(eqn.params["interpret"]),
     )
@@ -134,6 +150,7 @@ def _operand(name: str, role: Role, aval: Any, mapping: Any, backend: Backend | 
         origin=str(mapping.origin) if mapping is not None else "",
         aval=aval,
         space=jaxapi.space_of(aval, backend),
+        declared_space=jaxapi.declared_space(aval),
         dtype=jaxapi.dtype_name(aval),
         shape=jaxapi.shape_of(aval),
         block=jaxapi.block_dims(mapping) if mapping is not None else None,
@@ -146,7 +163,8 @@ def _programs(eqn: Any, jaxprs: Any, meshes: Any, backend: Backend | None) -> It
     """The programs of a ``pl.kernel``, one for each mesh; they have no blocks."""
     for body, mesh in zip(jaxprs, meshes, strict=True):
         jaxpr = jaxapi.open_jaxpr(body)
-        own = _own_backend(eqn, jaxpr, mesh) or backend
+        named = jaxapi.backend_of(mesh, eqn.params.get("compiler_params"))
+        own = named or backend or _backend_of_spaces(jaxpr)
         first_out = len(eqn.invars)
         first_scratch = first_out + len(eqn.params.get("out_avals", ()))
         roles: list[Role] = ["in" if i < first_out else "out" for i in range(first_scratch)]
@@ -161,8 +179,10 @@ def _programs(eqn: Any, jaxprs: Any, meshes: Any, backend: Backend | None) -> It
                 for name, role, var in zip(_parameter_names(jaxpr), roles, jaxpr.invars, strict=False)
             ),
             compiler_params=eqn.params.get("compiler_params"),
-            place=jaxapi.place(eqn),
+            place=jaxapi.place_of_kernel(eqn, jaxpr),
             backend=own,
+            named_backend=named,
+            source=jaxpr.debug_info.func_src_info,
             mesh=mesh,
             interpret=bool(eqn.params.get("interpret")),
         )

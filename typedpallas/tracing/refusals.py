@@ -1,0 +1,182 @@
+"""JAX's own refusals while it traces a kernel, read back as the events of the rule that they broke."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from typedpallas.diagnostics import Place
+from typedpallas.dims import Size
+from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.body import sizes
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What JAX would not trace: the event that a rule judges, its place, and JAX's words."""
+
+    event: Event
+    place: Place
+    words: str
+
+
+def understood(error: Exception) -> Refusal | None:
+    """The refusal in an exception that tracing raised; none if it is not about a kernel, or is not known.
+
+    The exception must have been raised under `jaxapi.whole_tracebacks`.
+    """
+    if not jaxapi.in_kernel(error):
+        return None
+    words = " ".join(str(error).split())
+    place, text = jaxapi.place_of_error(error)
+    for pattern, build in _KNOWN:
+        found = pattern.search(words)
+        event = build(found, text) if found else None
+        if event is not None:
+            return Refusal(event, _named_place(words) or place, words)
+    return _of_index_map(error, words)
+
+
+_AT = re.compile(r"(?:pallas_call kernel|Index map function|pallas_call) \S+ at (?P<file>.+?):(?P<line>\d+)")
+
+
+def _named_place(words: str) -> Place | None:
+    """The function's own line, where the message names it."""
+    found = _AT.search(words)
+    return Place(file=found["file"], line=int(found["line"])) if found else None
+
+
+def _name(text: str) -> str:
+    """The ref in ``acc[...]``, as far as the source text shows it."""
+    found = re.match(r"[A-Za-z_][\w.]*", text)
+    return found[0] if found else "the ref"
+
+
+def _shape(text: str) -> Shape:
+    return tuple(Size.of(int(d)) for d in re.findall(r"\d+", text))
+
+
+def _stored_dtype(found: re.Match[str], text: str) -> Event:
+    ref = RefFact(name=_name(text), space=None, dtype=found["ref"], shape=None)
+    return Access(op="store", ref=ref, moved=None, value_dtype=found["value"])
+
+
+def _stored_shape(found: re.Match[str], text: str) -> Event:
+    ref = RefFact(name=_name(text), space=None, dtype=None, shape=_shape(found["ref"]))
+    return Access(op="store", ref=ref, moved=_shape(found["moved"]), value_shape=_shape(found["value"]))
+
+
+def _index(found: re.Match[str], text: str) -> Event:
+    given = _parts(found["given"])
+    return Index(name=_name(text), given=given, rank=len(_shape(found["shape"])))
+
+
+def _parts(text: str) -> int:
+    """How many items a printed tuple has at its top level."""
+    depth, count = 0, 0
+    for char in text.strip().rstrip(","):
+        depth += (char in "([") - (char in ")]")
+        count += char == "," and depth == 0
+    return count + 1 if text.strip() else 0
+
+
+def _capture(found: re.Match[str], text: str) -> Event:
+    return Capture(function=found["name"], kind="kernel", types=tuple(re.findall(r"\w+\[[^\]]*\]", found["types"])))
+
+
+def _map_capture(found: re.Match[str], text: str) -> Event:
+    types = tuple(re.findall(r"\w+\[[^\]]*\]", found["types"])) or ("an array",)
+    return Capture(function=found["name"], kind="index map", types=types)
+
+
+def _alias(found: re.Match[str], text: str) -> Event:
+    return Alias(
+        input=int(found["i"]), output=int(found["o"]), input_type=found["given"], output_type=found["wanted"]
+    )
+
+
+def _operation(kind: Literal["shape", "dtype"]) -> Callable[[re.Match[str], str], Event]:
+    def build(found: re.Match[str], text: str) -> Event:
+        groups = found.groupdict()
+        return Operation(
+            function=groups.get("function") or "this operation",
+            operands=tuple(re.findall(r"\([\d, ]*\)", groups.get("operands") or "")),
+            refusal=found.string,
+            kind=kind,
+        )
+
+    return build
+
+
+_SHAPES = r"(?P<operands>(?:\([\d, ]*\)(?:, | and |\.)?)+)"
+_KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Event | None]], ...] = (
+    (
+        re.compile(r"Invalid dtype for `(?:swap|addupdate)`\. Ref dtype: (?P<ref>\w+)\. Value dtype: (?P<value>\w+)"),
+        _stored_dtype,
+    ),
+    (
+        re.compile(
+            r"Invalid shape for `(?:swap|addupdate)`\. Ref shape: \((?P<ref>[\d, ]*)\)\. "
+            r"Expected shape: \((?P<moved>[\d, ]*)\)\. Value shape: \((?P<value>[\d, ]*)\)"
+        ),
+        _stored_shape,
+    ),
+    (
+        re.compile(
+            r"`indices` must not be longer than `shape`: indices=\((?P<given>.*)\), shape=\((?P<shape>[\d, ]*)\)"
+        ),
+        _index,
+    ),
+    (re.compile(r"pallas_call (?P<name>\S+) at .* captures constants \[(?P<types>.*)\]\. You should"), _capture),
+    (re.compile(r"Index map function (?P<name>\S+) at .* must not capture constants: (?P<types>.*)"), _map_capture),
+    (
+        re.compile(
+            r"input_output_aliases contains the mapping '(?P<i>\d+):(?P<o>\d+)' referring to input\S* with abstract "
+            r"value (?P<given>\S+) and to output\S* with a different abstract value (?P<wanted>\S+?)\.?$"
+        ),
+        _alias,
+    ),
+    (re.compile(rf"(?P<function>\w+) got incompatible shapes for broadcasting: {_SHAPES}"), _operation("shape")),
+    (
+        re.compile(rf"(?P<function>dot_general) requires .* to have the same shape, got {_SHAPES}"),
+        _operation("shape"),
+    ),
+    (re.compile(r"Cannot (?P<function>concatenate) arrays with shapes that differ"), _operation("shape")),
+    (re.compile(rf"cannot (?P<function>reshape) array of shape {_SHAPES} \(size"), _operation("shape")),
+    (re.compile(rf"Incompatible shapes for broadcasting: (?:shapes=)?\(?{_SHAPES}"), _operation("shape")),
+    (re.compile(r"(?P<function>lax\.\w+) requires arguments to have the same dtypes, got"), _operation("dtype")),
+    (re.compile(r"(?P<function>\w+) body function carry .*so the dtypes do not match"), _operation("dtype")),
+    (re.compile(r"(?P<function>\w+) body function carry .*so the shapes do not match"), _operation("shape")),
+)
+
+_RETURNS = re.compile(r"must return \d+ values to match block_shape=.* Currently returning (?P<count>\d+) values")
+_CALL = re.compile(r"takes \d+ positional arguments? but \d+ (?:was|were) given|missing \d+ required positional arg")
+
+
+def _of_index_map(error: Exception, words: str) -> Refusal | None:
+    """An index map that takes or returns the wrong number of values."""
+    traced = jaxapi.map_being_traced(error)
+    if traced is None or traced.function is None or not hasattr(traced.function, "__code__"):
+        return None
+    code = traced.function.__code__
+    returns = _RETURNS.search(words)
+    if returns is None and not _CALL.search(words):
+        return None
+    event = IndexMap(
+        name=traced.origin,
+        role="out" if traced.origin.startswith("output") else "in",
+        grid=sizes(traced.grid),
+        parameters=len(list(_positional(traced.function))) if returns is None else traced.takes,
+        results=int(returns["count"]) if returns else None,
+        block=tuple("squeezed" if isinstance(d, str) else None if d is None else Size.of(d) for d in traced.block),
+        array=tuple(Size.of(d) for d in traced.array),
+    )
+    return Refusal(event, Place(file=code.co_filename, line=code.co_firstlineno), words)
+
+
+def _positional(function: Callable[..., object]) -> Iterator[inspect.Parameter]:
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            yield parameter
