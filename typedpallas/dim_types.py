@@ -42,10 +42,7 @@ def multiple_of(parameter: TypeVar) -> int:
     Raises:
         AnnotationError: the bound is neither `Dim`, `int` nor `Multiple[L[n]]`.
     """
-    try:
-        bound = parameter.__bound__
-    except NameError as error:  # bounds of PEP 695 are evaluated late
-        raise AnnotationError(f"bound of `{parameter.__name__}`: `{error.name}` means nothing there") from error
+    bound = parameter.__bound__
     if bound is None or bound is int or bound is Dim:
         return 1
     if _alias(bound) is Multiple:
