@@ -8,7 +8,7 @@ from typedpallas.events import Shape
 from typedpallas.solve import Proved
 from typedpallas_mypy.evaluate import as_size
 from typedpallas_mypy.facts import Value
-from typedpallas_mypy.static import Constant, Cut, Group, Static, Window
+from typedpallas_mypy.static import AnyInt, Constant, Cut, Group, Static, Window
 
 
 class TooManyIndices(Exception):
@@ -48,7 +48,7 @@ def _selected_dim(size: Size | None, item: Static, facts: Facts) -> list[Size | 
         return [_cut(size, item, facts)]
     if isinstance(item, Window):
         return [as_size(item.size)]
-    if isinstance(item, Size) or (isinstance(item, Constant) and item.kind is int):
+    if isinstance(item, Size | AnyInt) or (isinstance(item, Constant) and item.kind is int):
         return []
     return [] if isinstance(item, Value) and item.shape == () else None
 

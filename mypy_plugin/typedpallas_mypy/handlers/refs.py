@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mypy.nodes import Context as Place
-from mypy.nodes import Expression, IndexExpr, NameExpr
+from mypy.nodes import Expression, NameExpr
 from mypy.plugin import AttributeContext, MethodContext
 from mypy.types import Instance, LiteralType, Type, TypeVarType, UnionType, get_proper_type
 
@@ -145,10 +145,10 @@ def _holds_data(ref: RefFact) -> bool:
 
 
 def _name(place: Place) -> str:
-    """How the user calls the ref in ``x[...]`` or ``x.at[...]``."""
-    base = place.base if isinstance(place, IndexExpr) else None
+    """How the user calls the ref in ``x[...]``, ``x.at[...]`` or ``x.get()``."""
+    base: Any = place
     while base is not None and not isinstance(base, NameExpr):
-        base = getattr(base, "expr", None) or getattr(base, "base", None)
+        base = next((inner for part in ("callee", "expr", "base") if (inner := getattr(base, part, None))), None)
     return base.name if base is not None else "the ref"
 
 

@@ -208,6 +208,8 @@ class _Solving:
         steps = [count for monomial, count in wanted.terms if any(name in monomial for name in names_)]
         rest = Size(tuple(term for term in wanted.terms if not any(name in term[0] for name in names_)))
         divisor = math.gcd(*steps)
+        if divisor == 0 or rest.names & set(names_):
+            return False
         return isinstance(solve.divides(divisor, given[0] - rest, self.types.facts), solve.Refuted)
 
 
