@@ -14,11 +14,11 @@ def elementwise(rows: int, columns: int) -> tuple[int, int]:
     return _power(rows, 64), _power(columns, 128)
 
 
-def matmul(m: int, k: int, n: int) -> tuple[int, int, int]:
-    """Blocks of an (m, k) x (k, n) product: ``BM``, ``BK``, ``BN``."""
+def matmul(m: int, k: int, n: int, itemsize: int) -> tuple[int, int, int]:
+    """Blocks of an (m, k) x (k, n) product: ``BM``, ``BK``, ``BN``. ``itemsize`` in bytes."""
     if _backend() == "mosaic_tpu":
         return _block(m, 512, 16), _divisor(k, 512, 128), _block(n, 512, 128)
-    return _power(m, 128, least=64), _power(k, 64), _power(n, 128)
+    return _power(m, 128, least=64), _power(k, 128 // itemsize), _power(n, 128)
 
 
 def attention(queries: int, keys: int, itemsize: int) -> tuple[int, int]:
@@ -27,7 +27,7 @@ def attention(queries: int, keys: int, itemsize: int) -> tuple[int, int]:
     if choice.backend == "mosaic_tpu":
         return _block(queries, 256, 16), _divisor(keys, 512, 128)
     blackwell = choice.capability is not None and choice.capability >= (10, 0)
-    return _power(queries, 128 if blackwell else 64, least=64), _power(keys, 128 // itemsize)
+    return _power(queries, 128 if blackwell else 64, least=64), _power(keys, 64 if itemsize <= 2 else 16)
 
 
 def _backend() -> str:

@@ -45,6 +45,6 @@ def matmul(x: jax.Array, y: jax.Array, *, block: tuple[int, int, int] | None = N
     """
     if x.ndim != 2 or y.ndim != 2:
         raise tp.LaunchError(f"matmul: expected two matrices, found shapes {x.shape} and {y.shape}")
-    m, k, n = block or defaults.matmul(x.shape[0], x.shape[1], y.shape[1])
+    m, k, n = block or defaults.matmul(x.shape[0], x.shape[1], y.shape[1], x.dtype.itemsize)
     result: jax.Array = launch(x, y, BM=m, BK=k, BN=n)
     return result

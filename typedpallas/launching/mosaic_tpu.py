@@ -78,8 +78,19 @@ def _scratch(scratch: PlannedScratch) -> Any:
     if scratch.space in _SEMAPHORES:
         kind = _SEMAPHORES[scratch.space]
         return kind(scratch.shape) if scratch.shape else kind
+    if _is_column(scratch):
+        return pltpu.VMEM((*scratch.shape, 1), scratch.dtype)
     space = _SPACES.get(scratch.space, pltpu.VMEM)
     return space(scratch.shape, scratch.dtype)
+
+
+def _is_column(scratch: PlannedScratch) -> bool:
+    """Whether it is a `tp.STATE` with one value for each row, kept as a column.
+
+    So its values lie along sublanes, as those of a reduction over axis 1 do; along lanes, mixing the two takes a
+    gather, which v4 lacks.
+    """
+    return scratch.space is spaces.STATE and len(scratch.shape) == 1
 
 
 def _check_spaces(plan: Plan) -> None:
@@ -133,7 +144,11 @@ def _body(plan: Plan, kernel: Callable[..., None], *refs: Any) -> None:
         for position, target in plan.signature.aliases.items():
             if plan.inputs[position].space.windowed:
                 operations.at_step(0, functools.partial(_bring, inputs[position], outputs[target]))
-        kernel(*plan.by_parameter(inputs, outputs, scratch))
+        seen = [
+            ref.at[:, 0] if _is_column(planned) else ref
+            for planned, ref in zip(plan.scratch, scratch, strict=True)
+        ]
+        kernel(*plan.by_parameter(inputs, outputs, seen))
 
 
 def _step(plan: Plan, axes: dict[str, portable.GridAxis]) -> Any | None:
