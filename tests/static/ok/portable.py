@@ -1,4 +1,10 @@
-"""Portable spaces, element types as type parameters, computed dims, classic type variables."""
+"""Portable spaces, element types as type parameters, computed dims, classic type variables.
+
+A value's dims are arguments of an alias. pyright does not solve those from a plain array, and its strict mode says
+so where such a call is returned; that one report is off here.
+"""
+
+# pyright: reportUnknownVariableType=false
 
 from typing import Any, TypeVar
 from typing import Literal as L
