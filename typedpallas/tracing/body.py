@@ -13,8 +13,7 @@ from typedpallas.tracing.walk import KernelCall
 type Refs = Mapping[Any, RefFact]
 """The refs in scope, by JAX's variable."""
 
-_LOADS = ("get", "masked_load", "load")
-_STORES = ("swap", "addupdate", "masked_swap")
+_ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap")
 _CONTROL = ("cond", "while", "scan", "run_scoped", "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 
 
@@ -62,25 +61,25 @@ def sizes(shape: tuple[int | None, ...] | None) -> Shape | None:
 def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
-        if name in _LOADS or name in _STORES:
-            yield from _access(eqn, name, scope)
+        if name in _ACCESSES:
+            yield from _access(eqn, scope)
         elif name not in _CONTROL:
             yield Located(_applied(eqn), jaxapi.place(eqn), scope.kernel)
         for inner in jaxapi.inner_jaxprs(eqn):
             yield from _walk(inner, _entered(eqn, inner, scope))
 
 
-def _access(eqn: Any, name: str, scope: _Scope) -> Iterator[Located]:
+def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
     """A load or store. JAX has checked the value against what the index selects, so ``moved`` is exact."""
-    ref = scope.refs.get(eqn.invars[0])
+    buffer, stored = jaxapi.accessed(eqn)
+    ref = scope.refs.get(buffer)
     if ref is None:
         return
-    if name in _LOADS:
+    if stored is None:
         event = Access(op="load", ref=ref, moved=sizes(jaxapi.shape_of(eqn.outvars[0].aval)))
     else:
-        value = eqn.invars[1].aval
-        shape = sizes(jaxapi.shape_of(value))
-        event = Access(op="store", ref=ref, moved=shape, value_shape=shape, value_dtype=jaxapi.dtype_name(value))
+        shape, dtype = sizes(jaxapi.shape_of(stored.aval)), jaxapi.dtype_name(stored.aval)
+        event = Access(op="store", ref=ref, moved=shape, value_shape=shape, value_dtype=dtype)
     yield Located(event, jaxapi.place(eqn), scope.kernel)
 
 

@@ -50,6 +50,18 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
                 yield open_jaxpr(item)
 
 
+def accessed(eqn: Any) -> tuple[Any, Any]:
+    """The ref and the stored value (none for a load) among the operands of an access.
+
+    Masked accesses carry a tree of operands; the others have the ref, and then the value, in front.
+    """
+    tree = eqn.params.get("args_tree")
+    if tree is not None:
+        parts = tree.unflatten(eqn.invars)
+        return parts[0], parts[2] if eqn.primitive.name == "masked_swap" else None
+    return eqn.invars[0], None if eqn.primitive.name == "get" else eqn.invars[1]
+
+
 def is_ref(aval: Any) -> bool:
     """Whether a type is that of a ref, not of an array."""
     return hasattr(aval, "inner_aval")
