@@ -142,13 +142,20 @@ def summary(on: Screen, picked: Picked, found: Sequence[OnTarget]) -> list[str]:
     if not kernels and not any(item.diagnostics or item.error for item in found):
         return [f"`{picked.name}` launches no kernel on these arguments"]
     head = ("kernel", "target", "check", "compiler") if asked else ("kernel", "target", "check")
-    rows = [_row(kernel, item, asked) for kernel in kernels or (picked.name,) for item in found]
+    rows = [_row(kernel, item, asked) for kernel in kernels or (picked.kernel,) for item in found]
     unique = [item for item, _ in show.merged(d for each in found for d in each.diagnostics)]
     errors = len(dict.fromkeys(item.error for item in found if item.error))
-    lines = [*terminal.table(on, head, rows), "", show.tally(unique, errors)]
+    lines = [*terminal.table(on, head, rows), "", show.tally(unique, errors) + _compilers(found)]
     slugs = dict.fromkeys(item.rule for item in unique)
     lines += [f"  why: typedpallas explain {slug}" for slug in slugs]
     return lines + _disagreements(found)
+
+
+def _compilers(found: Sequence[OnTarget]) -> str:
+    """How the compilers' verdicts add up; empty where none was asked."""
+    kinds = [item.compiler.kind or "compiled" for item in found if item.compiler is not None]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(sorted(kinds)))
+    return f"; compilers: {counts}" if counts else ""
 
 
 def _row(kernel: str, item: OnTarget, asked: bool) -> tuple[str, ...]:

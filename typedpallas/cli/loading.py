@@ -38,6 +38,12 @@ class Picked:
     place: tuple[str, int] = ("", 0)
     """File and line where a launch is made; a mistake in its arguments has no other line of the user's."""
 
+    @property
+    def kernel(self) -> str:
+        """What a table calls it where no kernel was seen: a launch's kernel, or the function."""
+        launch: Any = self.function
+        return str(launch.__name__) if self.is_launch else self.name
+
     def here[T](self, work: Callable[[], T]) -> T:
         """The result of ``work``, called from a frame at the launch's place: errors then point there."""
         file, line = self.place

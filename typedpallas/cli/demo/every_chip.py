@@ -119,7 +119,9 @@ def show(on: Screen, table: Table) -> bool:
     Raises:
         BaseException: what asking the compilers raised.
     """
-    heading(on, 2, "Three kernels on every chip, each cell from that chip's own compiler; none of the chips is needed")
+    heading(
+        on, 2, "Three kernels on every chip, each cell from that chip's own compiler; none of the chips is needed"
+    )
     start = time.monotonic()
     live = on.live and shutil.get_terminal_size().lines > len(table.rows) + 4
     notes = _live(on, table, start) if live else _streamed(on, table)
