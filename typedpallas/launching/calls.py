@@ -123,7 +123,7 @@ class Call:
         extra = {"vma": varying} if varying else {}
         out_shape = tuple(jax.ShapeDtypeStruct(out.array, out.dtype, **extra) for out in self.plan.outputs)
         found: tuple[Any, ...] = pl.pallas_call(
-            lambda *refs: self.body(kernel, *refs),
+            self._named(kernel),
             out_shape=out_shape,
             grid=tuple(size for _, size in self.grid),
             in_specs=[window.block_spec() for window in self.windows],
@@ -135,6 +135,14 @@ class Call:
             name=self.plan.name,
         )(*arrays)
         return found
+
+    def _named(self, kernel: Callable[..., None]) -> Callable[..., None]:
+        """The body under the kernel's name, place and parameters, for JAX's messages and the trace checker."""
+
+        def body(*refs: Any) -> None:
+            self.body(kernel, *refs)
+
+        return jaxapi.named_after(kernel, parameters(self.plan), body)
 
     def __str__(self) -> str:
         names = [out.name for out in self.plan.outputs]
@@ -159,3 +167,11 @@ def split(plan: Plan, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]
     """Pallas's refs as inputs, outputs and scratch."""
     first, second = len(plan.inputs), len(plan.inputs) + len(plan.outputs)
     return refs[:first], refs[first:second], refs[second:]
+
+
+def parameters(plan: Plan) -> list[str]:
+    """The names of Pallas's refs, in its order; the input side of an `InOut` has a name of its own."""
+    aliased = plan.signature.aliases
+    inputs = [f"{planned.name}_before" if i in aliased else planned.name for i, planned in enumerate(plan.inputs)]
+    outputs = [planned.name for planned in plan.outputs]
+    return [*inputs, *outputs, *(scratch.name for scratch in plan.scratch)]

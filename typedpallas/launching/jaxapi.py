@@ -1,5 +1,7 @@
 """Every private part of JAX that launches need, in one place. Checked against JAX 0.11.2 and 0.12.0.1."""
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +30,17 @@ def value_type(shape: tuple[int, ...], dtype: Any) -> Any:
 def inner(jaxpr: Any) -> Any:
     """The equations' holder in what may be a `ClosedJaxpr` (JAX 0.12 has no such class)."""
     return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def named_after(kernel: Callable[..., Any], parameters: Sequence[str], body: Callable[..., Any]) -> Any:
+    """``body`` with what JAX notes of a function: the kernel's name and place, and these parameters."""
+    function = kernel
+    while isinstance(function, functools.partial):
+        function = function.func
+    functools.update_wrapper(body, inspect.unwrap(function))
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    body.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])  # type: ignore[attr-defined]
+    return body
 
 
 def trace(fn: Callable[..., Any], avals: Sequence[Any]) -> tuple[Any, list[Any]]:

@@ -113,18 +113,7 @@ class Launch:
             PlacementError: a rule is broken; every diagnostic has the line.
             LaunchError: the arrays do not fit.
         """
-        arrays = tuple(x if isinstance(x, jax.Array) else _as_array(x) for x in arrays)
-        ways = choose.choices(self.backend, self.interpret)
-        refusals: list[str] = []
-        for way in ways:
-            plan = self._plan(arrays, sizes, None if way.interpret else way.target)
-            try:
-                return self._jitted(plan, way, arrays)(*arrays)
-            except Unsupported as refusal:
-                if len(ways) == 1:
-                    raise
-                refusals.append(f"{way.backend}: {refusal}")
-        raise Unsupported(f"no backend runs `{self.__name__}` here. " + " ".join(refusals))
+        return self._dispatch(arrays, sizes, checked=True)
 
     def bind(self, *, tuning: Tuning | None = None, **sizes: int) -> "Launch":
         """The same launch with block sizes (in elements) given in advance; a call may replace them."""
@@ -142,7 +131,10 @@ class Launch:
         """`tp.check` of this launch: a report, nothing raised for what the rules refuse."""
         from typedpallas import tracing
 
-        return tracing.check(self._unchecked(sizes), *avals, target=target)
+        def unchecked(*arrays: Any) -> Any:
+            return self._dispatch(arrays, sizes, checked=False)
+
+        return tracing.check(unchecked, *avals, target=target)
 
     def compile(self, *avals: Any, target: str, **sizes: int) -> Any:
         """`tp.compile` of this launch: the vendor's compiler asked for ``target``, which need not be here."""
@@ -163,32 +155,39 @@ class Launch:
     def _call(self, plan: Plan, way: Choice) -> Any:
         return backend_module(way.backend).prepare(plan, self.tuning, way, self.interpret)
 
-    def _unchecked(self, sizes: Mapping[str, int]) -> Callable[..., Any]:
-        """This launch less its own check, for a checker that reports instead of raising."""
+    def _dispatch(self, arrays: Sequence[Any], sizes: Mapping[str, int], checked: bool) -> Any:
+        """Run on the best backend that can; ``checked``: refuse what the trace checker refutes."""
+        arrays = tuple(x if isinstance(x, jax.Array) else _as_array(x) for x in arrays)
+        ways = choose.choices(self.backend, self.interpret)
+        refusals: list[str] = []
+        for way in ways:
+            plan = self._plan(arrays, sizes, None if way.interpret else way.target)
+            try:
+                return self._jitted(plan, way, arrays, checked)(*arrays)
+            except Unsupported as refusal:
+                if len(ways) == 1:
+                    raise
+                refusals.append(f"{way.backend}: {refusal}")
+        raise Unsupported(f"no backend runs `{self.__name__}` here. " + " ".join(refusals))
 
-        def run(*arrays: Any) -> Any:
-            way = choose.choices(self.backend, self.interpret)[0]
-            plan = self._plan(arrays, sizes, None)
-            return _unpacked(self._call(plan, way).run(self.kernel, arrays))
-
-        return run
-
-    def _jitted(self, plan: Plan, way: Choice, arrays: Sequence[Any]) -> Callable[..., Any]:
+    def _jitted(self, plan: Plan, way: Choice, arrays: Sequence[Any], checked: bool) -> Callable[..., Any]:
         """The traced and checked call, made once for each set of sizes, types and chips."""
-        key = (tuple((a.shape, a.dtype) for a in arrays), tuple(sorted(plan.sizes.items())), way)
+        key = (tuple((a.shape, a.dtype) for a in arrays), tuple(sorted(plan.sizes.items())), way, checked)
         if key not in self._compiled:
 
             def run(*operands: Any) -> Any:
-                return self._run(plan, way, operands)
+                return self._run(plan, way, operands, checked)
 
             run.__name__ = self.__name__
             self._compiled[key] = jax.jit(run, inline=True)
         return self._compiled[key]
 
-    def _run(self, plan: Plan, way: Choice, operands: Sequence[Any]) -> Any:
+    def _run(self, plan: Plan, way: Choice, operands: Sequence[Any], checked: bool) -> Any:
         call = self._call(plan, way)
+        if not checked:
+            return _unpacked(call.run(self.kernel, operands))
         traced = jax.make_jaxpr(functools.partial(_run_call, call, self.kernel))(*operands)
-        checks.check_traced(traced, None if way.interpret else way.target)
+        checks.check_traced(self.kernel, traced, None if way.interpret else way.target)
         return _unpacked(jaxapi.evaluate(jaxapi.inner(traced), [*traced.consts, *operands]))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from typedpallas import chips, rules
 from typedpallas.chips import Target
 from typedpallas.compilers.ambient import target_context
-from typedpallas.diagnostics import Diagnostic, diagnose, render
+from typedpallas.diagnostics import Diagnostic, PlacementError, diagnose, render
 from typedpallas.events import Backend, Context
 from typedpallas.tracing import body, index_maps, jaxapi, memory, refusals, windows
 from typedpallas.tracing.located import Located
@@ -73,6 +73,8 @@ def _traced(
     try:
         with jaxapi.whole_tracebacks():
             jaxpr = jaxapi.trace(fn, avals)
+    except PlacementError as error:
+        return list(error.diagnostics), ()
     except Exception as error:
         diagnostics = list(_refused(error))
         if not diagnostics:
