@@ -2,11 +2,40 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context
+from typedpallas.dims import Size
+from typedpallas.events import Context, Window
+from typedpallas.rules._blocks import BlockDim
 from typedpallas.tracing.located import Located
-from typedpallas.tracing.walk import KernelCall
+from typedpallas.tracing.walk import KernelCall, Operand
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
-    """No events yet: the trace does not look here so far."""
-    yield from ()
+    """One `Window` for each operand that Pallas cuts into blocks, at the call's line.
+
+    Plain Pallas does not say whether a partial last block is meant, so ``ragged`` is none.
+    """
+    for operand in kernel.operands:
+        if operand.role in ("in", "out") and operand.block is not None and operand.array is not None:
+            yield Located(_window(operand), kernel.place, kernel.name)
+
+
+def _window(operand: Operand) -> Window:
+    assert operand.block is not None and operand.array is not None
+    return Window(
+        name=operand.name,
+        role="in" if operand.role == "in" else "out",
+        space=operand.space,
+        dtype=operand.dtype,
+        block=block_sizes(operand.block),
+        array=tuple(Size.of(extent) if isinstance(extent, int) else None for extent in operand.array),
+        ragged=None,
+    )
+
+
+def block_sizes(block: tuple[int | str | None, ...]) -> tuple[BlockDim, ...]:
+    """A block in numbers as the rules take it: elements, ``"squeezed"``, none where unknown."""
+    return tuple("squeezed" if dim == "squeezed" else _known(dim) for dim in block)
+
+
+def _known(dim: int | str | None) -> Size | None:
+    return Size.of(dim) if isinstance(dim, int) else None
