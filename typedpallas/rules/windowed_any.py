@@ -26,7 +26,7 @@ def double(
     pltpu.sync_copy(x.at[{index}], stage)
     o[...] = stage[...] * 2.0
 
-doubled = tp.launch(double, "{operand} -> (i 8) 128", grid="i")
+doubled = tp.launch(double, "{operand} -> (i 8) 128", grid="i", dims={{"i": 4}})
 
 def run(x: jax.Array) -> jax.Array:
     return doubled(x)

@@ -91,7 +91,10 @@ class Call:
     def _check_names(self, given: Mapping[str, Size | None], complete: bool) -> None:
         match, later = self.match, {**self.settled.dims, **self.settled.bound}
         whole = {p.dim for s in match.inputs for p in s.operand.parts if isinstance(p, Whole)}
-        needed = [n for n in match.names if n not in whole and n not in later and n not in match.meanings]
+        cut = {axis for s in match.inputs if not s.placed for axis in s.operand.axes}
+        names = [n for n in match.names if n not in whole and n not in match.meanings]
+        steps = [axis for axis in match.pattern.grid if axis not in cut]
+        needed = [n for n in (*names, *steps) if n not in later]
         event = CallSizes(
             launch=self.name,
             known=(*match.names, *match.pattern.grid),

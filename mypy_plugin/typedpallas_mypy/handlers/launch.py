@@ -41,16 +41,22 @@ def _launch(context: FunctionContext) -> Type:
     function = calls_kernel.function_of(context.arg_types[0][0])
     if text is None or grid is None or function is None:
         return context.default_return_type
-    kernel = calls_kernel.kernel_of(function)
-    if kernel is not None and calls_match.launchable(kernel) and not _unreadable(context.api, text, grid, given):
-        _judge_launch(
-            context.api,
-            source,
-            calls_match.match(patterns.parse(text.text, grid), kernel, frozenset(text.placed())),
-            text,
-            given,
-        )
+    if _judged(context.api, source, function, text, grid, given):
+        return context.default_return_type
     return _typed(context, function, text.text, grid, _settled(source, text, given))
+
+
+def _judged(
+    api: Any, source: Source, function: CallableType, text: Written, grid: str, given: Mapping[str, n.Expression]
+) -> bool:
+    """Whether something is wrong with the launch itself: then nothing more is said of its calls."""
+    if _unreadable(api, text, grid, given):
+        return True
+    kernel = calls_kernel.kernel_of(function)
+    if kernel is None or not calls_match.launchable(kernel):
+        return False
+    match = calls_match.match(patterns.parse(text.text, grid), kernel, frozenset(text.placed()))
+    return _judge_match(api, source, match, text, given)
 
 
 def _unreadable(api: Any, text: Written, grid: str, given: Mapping[str, n.Expression]) -> bool:
@@ -64,22 +70,23 @@ def _unreadable(api: Any, text: Written, grid: str, given: Mapping[str, n.Expres
     return report.judge(api, event, calls_kernel.NO_FACTS, places)
 
 
-def _judge_launch(api: Any, source: Source, match: Match, text: Written, given: Mapping[str, n.Expression]) -> None:
+def _judge_match(api: Any, source: Source, match: Match, text: Written, given: Mapping[str, n.Expression]) -> bool:
     kernel, node = match.kernel, given["kernel"]
     places: dict[str, n.Context] = {f"parameter[{p.ref.name}]": node for p in kernel.parameters}
     event = calls_match.operands(match.pattern, kernel)
     if report.judge(api, event, kernel.facts, {**places, "": text.node}):
-        return
+        return True
+    wrong = False
     for position, argument in calls_match.arguments(match):
         slot = (match.inputs + match.outputs)[position]
-        places = {
-            f"block[{axis}]": text.window(position, slot.operand, axis) for axis in range(len(slot.operand.windows))
-        }
-        report.judge(api, argument, kernel.facts, {**places, "": text.operand(position)})
+        windows = range(len(slot.operand.windows))
+        places = {f"block[{axis}]": text.window(position, slot.operand, axis) for axis in windows}
+        wrong |= report.judge(api, argument, kernel.facts, {**places, "": text.operand(position)})
     parallel = strings(source, given["parallel"]) if "parallel" in given else ()
     axes = given.get("parallel", given.get("grid", text.node))
     for axis in calls_match.grid_axes(match, parallel or ()):
-        report.judge(api, axis, kernel.facts, {"": axes})
+        wrong |= report.judge(api, axis, kernel.facts, {"": axes})
+    return wrong
 
 
 def _typed(context: FunctionContext, function: CallableType, pattern: str, grid: str, settled: str) -> Type:

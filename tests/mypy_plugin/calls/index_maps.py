@@ -60,5 +60,5 @@ def wrong() -> None:
     pl.pallas_call(kernel, OUT, grid=(4, 4, 4), in_specs=[pl.BlockSpec((8, 128), rows)])  # E: [index-map-arity]
 
 
-def helper(x_ref, o_ref):  # type: ignore[no-untyped-def]
+def helper(x_ref, o_ref):
     pl.pallas_call(kernel, OUT, grid=(4, 4), in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))])  # E: [index-map-arity]

@@ -93,6 +93,21 @@ def bound(x: Array[bf16, L[1024], L[512]], y: Array[bf16, L[512], L[256]]) -> No
     tuned.bind(BN=128)(x, y)
 
 
+def iota(o: Out[tp.BLOCK, f32, L[8], L[128]]) -> None: ...
+
+
+counted = tp.launch(iota, "-> (i 8) 128", grid="i", dims={"i": 4})
+uncounted = tp.launch(iota, "-> (i 8) 128", grid="i")
+broken = tp.launch(iota, "(i 8) 128 -> (i 8) 128", grid="i")  # E: `iota` and the pattern disagree on the number of inputs: expected none, found 1  [wrong-arity]
+
+
+def without_inputs(x: jax.Array) -> None:
+    reveal_type(counted())  # N: Revealed type is "typedpallas._static.Block[typedpallas.dtypes.f32, Literal[32], Literal[128]]"
+    uncounted(i=4)
+    uncounted()  # E: nothing gives `uncounted` the size of `i`: expected `i=...` in the call or in `.bind(...)`  [missing-size]
+    broken(x, x, y=1)
+
+
 def chosen(x: jax.Array, y: jax.Array, fast: bool) -> Any:
     one = matmul if fast else tuned
     return one(x, y, BM=16, BK=128, BN=128)

@@ -73,7 +73,7 @@ tp.launch(stays, "(i R) 128 -> (i 8) 128", grid="i")  # E: `table` of `stays` is
 
 
 # Not understood: open and silent.
-def anything(x, o): ...  # type: ignore[no-untyped-def]
+def anything(x, o): ...
 
 
 def dynamic(text: str, axes: str) -> None:
