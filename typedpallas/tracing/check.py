@@ -63,8 +63,12 @@ def check(fn: Callable[..., Any], *avals: Any, target: str | Sequence[str] | Non
 
 
 def check_launch(jaxpr: Any, target: Target | None) -> tuple[Diagnostic, ...]:
-    """What the rules say about the kernels of something that is traced already. Call it in the target's context."""
-    return tuple(_judged(jaxpr, tuple(kernels(jaxpr, _usual_backend(target))), target))
+    """What the rules say about the kernels of something that is traced already. Call it in the target's context.
+
+    What surrounds a launch, and what becomes of its results, is not known here.
+    """
+    calls = tuple(replace(kernel, path=()) for kernel in kernels(jaxpr, _usual_backend(target)))
+    return tuple(_judged(jaxpr, calls, target))
 
 
 def _traced(

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from typedpallas.chips import Target
@@ -65,6 +65,9 @@ class KernelCall:
     """The mesh of a ``pl.kernel`` program."""
     interpret: bool = False
     """Whether it asks for interpret mode by itself."""
+    path: tuple[tuple[Any, Any], ...] = ()
+    """The jaxprs around it, outermost first, each with the equation that leads on; the last is the kernel's own.
+    Empty where its surroundings are not known."""
 
     def foreign(self, target: Target | None) -> bool:
         """Whether it names a backend that does not serve the target."""
@@ -78,19 +81,22 @@ class KernelCall:
         return not jaxapi.is_sparse_core(self.mesh)
 
 
-def kernels(jaxpr: Any, backend: Backend | None = None) -> Iterator[KernelCall]:
+def kernels(
+    jaxpr: Any, backend: Backend | None = None, outer: tuple[tuple[Any, Any], ...] = ()
+) -> Iterator[KernelCall]:
     """Every kernel in a jaxpr, outer to inner, in order. ``backend`` is for kernels that do not tell their own."""
-    for eqn in jaxapi.open_jaxpr(jaxpr).eqns:
-        kind = eqn.primitive.name
+    opened = jaxapi.open_jaxpr(jaxpr)
+    for eqn in opened.eqns:
+        kind, path = eqn.primitive.name, (*outer, (opened, eqn))
         if kind == "pallas_call":
-            yield _pallas_call(eqn, backend)
+            yield replace(_pallas_call(eqn, backend), path=path)
         elif kind == "mpmd_map":
             yield from _programs(eqn, eqn.params["jaxprs"], eqn.params["meshes"], backend)
         elif kind == "core_map":
             yield from _programs(eqn, (eqn.params["jaxpr"],), (eqn.params["mesh"],), backend)
         else:
             for inner in jaxapi.inner_jaxprs(eqn):
-                yield from kernels(inner, backend)
+                yield from kernels(inner, backend, path)
 
 
 def _name(eqn: Any, jaxpr: Any) -> str:
