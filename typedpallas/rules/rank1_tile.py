@@ -63,8 +63,8 @@ class Rank1Tile(Rule):
         fit = _fits(block, array, least, context.facts)
         if fit == "fits":
             return
-        say = self.refuted if fit == "never" else self.open
-        yield say(
+        make = self.refuted if fit == "never" else self.open
+        yield make(
             blame="block[0]",
             name=event.name,
             expected=f"a multiple of {TILE}, a power of two from {least} up, or the full "

@@ -59,8 +59,8 @@ class UnalignedLane(Rule):
         fit = _blocks.multiple_or_whole(block, array, LANES, context.facts)
         if fit == "fits":
             return
-        say = self.refuted if fit == "never" else self.open
-        yield say(
+        make = self.refuted if fit == "never" else self.open
+        yield make(
             blame=f"block[{axis}]",
             name=event.name,
             axis=axis,

@@ -65,8 +65,8 @@ class UnalignedSublane(Rule):
         if fit == "fits":
             yield from self._packed(event, axis, block, array)
             return
-        say = self.refuted if fit == "never" else self.open
-        yield say(
+        make = self.refuted if fit == "never" else self.open
+        yield make(
             blame=f"block[{axis}]",
             name=event.name,
             axis=axis,
