@@ -173,7 +173,7 @@ def load_rows(ref: Any) -> jax.Array:
     return result
 
 
-def broadcast_rows(vector: jax.Array, shape: tuple[int, int]) -> jax.Array:
+def broadcast_rows(vector: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """One value for each row, ``(m,)``, repeated along the rows of ``shape``, ``(m, n)``."""
     _operations("broadcast_rows")
     return lax.broadcast_in_dim(vector, shape, (0,))

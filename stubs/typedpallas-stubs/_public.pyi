@@ -59,10 +59,15 @@ from typedpallas.dtypes import u16 as u16
 from typedpallas.dtypes import u32 as u32
 from typedpallas.dtypes import u64 as u64
 from typedpallas.launching import LaunchError as LaunchError
+from typedpallas.launching import Tuning as Tuning
+from typedpallas.launching import Unsupported as Unsupported
 from typedpallas.pattern import PatternError as PatternError
+from typedpallas.portable import OutsideLaunch as OutsideLaunch
 from typedpallas.portable import broadcast_rows as broadcast_rows
 from typedpallas.portable import dot as dot
 from typedpallas.portable import first as first
+from typedpallas.portable import grid_index as grid_index
+from typedpallas.portable import grid_size as grid_size
 from typedpallas.portable import last as last
 from typedpallas.portable import load_rows as load_rows
 from typedpallas.portable import mma as mma

@@ -1,5 +1,6 @@
 """`tp.launch`: a typed kernel and a pattern become Pallas calls, one body for every backend."""
 
+from typedpallas.launching.drop_in import pallas_call as pallas_call
 from typedpallas.launching.errors import LaunchError as LaunchError
 from typedpallas.launching.errors import Unsupported as Unsupported
 from typedpallas.launching.launch import Launch as Launch

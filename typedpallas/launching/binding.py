@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -171,11 +171,11 @@ def _give_grid(sizes: _Sizes, arrays: Arrays, given: Given) -> dict[tuple[str, s
                     block = block_size(part, sizes.values)
                     sizes.give(part.axis, -(-extent // block), f"{extent}/{block} from {origin}")
                     groups[part.axis, part.block] = extent
-    for axis in sizes.signature.pattern.grid:
-        if axis not in sizes.values:
+    for name in sizes.signature.pattern.grid:
+        if name not in sizes.values:
             raise LaunchError(
-                f"nothing gives grid axis `{axis}` of `{sizes.signature.kernel.name}` its number of steps: "
-                f"expected `dims={{'{axis}': ...}}`, for no input is cut along it"
+                f"nothing gives grid axis `{name}` of `{sizes.signature.kernel.name}` its number of steps: "
+                f"expected `dims={{'{name}': ...}}`, for no input is cut along it"
             )
     return groups
 
@@ -213,21 +213,21 @@ def _scratch(sizes: _Sizes, dtypes: Mapping[str, Any]) -> tuple[PlannedScratch, 
 
 
 def _windows(plan: Plan, given: Given) -> list[Event]:
-    return [
-        Window(
-            name=planned.name,
-            role=role,
-            space=planned.space,
-            dtype=jnp.dtype(planned.dtype).name,
-            block=tuple("squeezed" if piece.block is None else Size.of(piece.block) for piece in planned.pieces),
-            array=tuple(Size.of(extent) for extent in planned.array),
-            ragged=_ragged_axes(planned, given.ragged),
-            block_names=tuple(_block_name(part) for part in planned.slot.operand.parts),
-        )
-        for role, operands in (("in", plan.inputs), ("out", plan.outputs))
-        for planned in operands
-        if planned.slot.spec is None
-    ]
+    inputs = [_window(planned, "in", given) for planned in plan.inputs if planned.slot.spec is None]
+    return inputs + [_window(planned, "out", given) for planned in plan.outputs if planned.slot.spec is None]
+
+
+def _window(planned: Planned, role: Literal["in", "out"], given: Given) -> Event:
+    return Window(
+        name=planned.name,
+        role=role,
+        space=planned.space,
+        dtype=jnp.dtype(planned.dtype).name,
+        block=tuple("squeezed" if piece.block is None else Size.of(piece.block) for piece in planned.pieces),
+        array=tuple(Size.of(extent) for extent in planned.array),
+        ragged=_ragged_axes(planned, given.ragged),
+        block_names=tuple(_block_name(part) for part in planned.slot.operand.parts),
+    )
 
 
 def _check_ragged(plan: Plan, given: Given) -> None:
@@ -238,7 +238,8 @@ def _check_ragged(plan: Plan, given: Given) -> None:
                 part = planned.slot.operand.parts[axis]
                 raise LaunchError(
                     f"axis {axis} of `{planned.name}` of `{plan.name}`: expected a multiple of {piece.block} "
-                    f'(`{part}`), found {extent}; a partial last block is asked for with `ragged="{_block_name(part) or piece.axis}"`'
+                    f"(`{part}`), found {extent}; a partial last block is asked for with "
+                    f'`ragged="{_block_name(part) or piece.axis}"`'
                 )
 
 

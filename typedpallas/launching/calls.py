@@ -142,7 +142,8 @@ class Call:
         def body(*refs: Any) -> None:
             self.body(kernel, *refs)
 
-        return jaxapi.named_after(kernel, parameters(self.plan), body)
+        named: Callable[..., None] = jaxapi.named_after(kernel, parameters(self.plan), body)
+        return named
 
     def __str__(self) -> str:
         names = [out.name for out in self.plan.outputs]

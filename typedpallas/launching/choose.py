@@ -81,7 +81,7 @@ def _chip() -> _Chip:
 
 
 def _default_device() -> jax.Device:
-    chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+    chosen = jax.config.jax_default_device
     if isinstance(chosen, jax.Device):
         return chosen
     return jax.devices(chosen)[0] if isinstance(chosen, str) else jax.devices()[0]

@@ -17,6 +17,12 @@ _ROWS = 64
 _HALF = (jnp.float16, jnp.bfloat16)
 
 
+def wgmma_registers(shape: tuple[int, ...], dtype: Any) -> Any:
+    """The type of a WGMMA accumulator."""
+    rows, columns = shape
+    return plgpu.WGMMAAccumulatorRef((rows, columns), dtype)
+
+
 class Matrix:
     """One kind of matrix unit."""
 
@@ -56,7 +62,7 @@ class Wgmma(Matrix):
 
     def accumulator(self, scratch: PlannedScratch) -> Any:
         """WGMMA registers, zero when they are made."""
-        return plgpu.ACC(scratch.shape, scratch.dtype)
+        return wgmma_registers(scratch.shape, scratch.dtype)
 
     def mma(self, acc: Any, x: Any, y: Any, transpose_x: bool, transpose_y: bool) -> None:
         """``acc += x @ y``, finished when this returns."""
@@ -77,7 +83,7 @@ class Wgmma(Matrix):
             return acc[...]
 
         shape = (x.shape[1 if transpose_x else 0], y.shape[0 if transpose_y else 1])
-        return pl.run_scoped(product, plgpu.ACC(shape, product_dtype(x.dtype)))
+        return pl.run_scoped(product, wgmma_registers(shape, product_dtype(x.dtype)))
 
     def load_rows(self, ref: Any) -> Any:
         """In the layout of WGMMA's results where the shape has one."""

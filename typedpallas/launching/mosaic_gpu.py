@@ -21,7 +21,7 @@ from typedpallas.events import Backend
 from typedpallas.launching import calls, jaxapi, loop, views
 from typedpallas.launching.choose import Choice
 from typedpallas.launching.errors import LaunchError, Unsupported
-from typedpallas.launching.gpu_matrix import Matrix, matrix_unit
+from typedpallas.launching.gpu_matrix import Matrix, matrix_unit, wgmma_registers
 from typedpallas.launching.plan import Plan, Planned, PlannedScratch
 from typedpallas.launching.tuning import Tuning
 
@@ -39,13 +39,13 @@ def prepare(plan: Plan, tuning: Tuning, way: Choice, interpret: Any) -> "GpuCall
     """
     if tuning.num_warps is not None:
         raise LaunchError("`num_warps` is Triton's; Mosaic GPU runs one warpgroup, four warps")
-    for item in (*plan.inputs, *plan.outputs, *plan.scratch):
+    for item in plan.items:
         if issubclass(item.space, tpu.TpuSpace):
             raise LaunchError(
                 f"`{item.name}` of `{plan.name}` is in `{spaces.name(item.space)}`: expected a space of "
                 "`typedpallas.gpu` or a portable one for backend `mosaic_gpu`"
             )
-    for item in (*plan.inputs, *plan.outputs):
+    for item in plan.inputs + plan.outputs:
         if item.space not in (*_BLOCKS, gpu.GMEM):
             raise Unsupported(
                 f"`{item.name}` of `{plan.name}`: an operand is in `tp.BLOCK`, `gpu.SMEM` or `gpu.GMEM`, found "
@@ -144,7 +144,7 @@ class GpuCall:
             if scratch.space is spaces.ACC:
                 found[scratch.name] = self.matrix.accumulator(scratch)
             elif scratch.space is gpu.ACC:
-                found[scratch.name] = plgpu.ACC(scratch.shape, scratch.dtype)
+                found[scratch.name] = wgmma_registers(scratch.shape, scratch.dtype)
         return found
 
     def _scratch_type(self, scratch: PlannedScratch) -> Any | None:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -94,7 +94,7 @@ def _is_column(scratch: PlannedScratch) -> bool:
 
 
 def _check_spaces(plan: Plan) -> None:
-    for item in (*plan.inputs, *plan.outputs, *plan.scratch):
+    for item in plan.items:
         if issubclass(item.space, gpu.GpuSpace):
             raise LaunchError(
                 f"`{item.name}` of `{plan.name}` is in `{spaces.name(item.space)}`: expected a space of "
@@ -145,8 +145,7 @@ def _body(plan: Plan, kernel: Callable[..., None], *refs: Any) -> None:
             if plan.inputs[position].space.windowed:
                 operations.at_step(0, functools.partial(_bring, inputs[position], outputs[target]))
         seen = [
-            ref.at[:, 0] if _is_column(planned) else ref
-            for planned, ref in zip(plan.scratch, scratch, strict=True)
+            ref.at[:, 0] if _is_column(planned) else ref for planned, ref in zip(plan.scratch, scratch, strict=True)
         ]
         kernel(*plan.by_parameter(inputs, outputs, seen))
 
@@ -179,5 +178,4 @@ def _interpreter(plan: Plan, way: Choice, asked: Any) -> Any:
 
 def wants_dma(plan: Plan) -> bool:
     """Whether the kernel copies by itself, which only the TPU interpreter runs."""
-    items: Sequence[Any] = (*plan.inputs, *plan.outputs, *plan.scratch)
-    return any(issubclass(item.space, tpu.TpuSpace) and not item.space.windowed for item in items)
+    return any(issubclass(item.space, tpu.TpuSpace) and not item.space.windowed for item in plan.items)

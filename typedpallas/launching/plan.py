@@ -53,7 +53,7 @@ class PlannedScratch:
 
     name: str
     space: type[MemorySpace]
-    dtype: Any | None
+    dtype: Any
     shape: tuple[int, ...]
 
 
@@ -76,6 +76,11 @@ class Plan:
     def name(self) -> str:
         """The kernel's name."""
         return self.signature.kernel.name
+
+    @property
+    def items(self) -> tuple[Planned | PlannedScratch, ...]:
+        """Everything that has a space."""
+        return (*self.inputs, *self.outputs, *self.scratch)
 
     @property
     def sequential(self) -> tuple[str, ...]:

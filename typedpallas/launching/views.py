@@ -37,7 +37,7 @@ def slices(planned: Planned, at: Places, axes: Collection[str]) -> tuple[Any, ..
         return None
     index: list[Any] = []
     for piece in planned.pieces:
-        if piece.axis in axes:
+        if piece.axis is not None and piece.axis in axes:
             place = at[piece.axis]()
             index.append(place if piece.block is None else pl.ds(place * piece.block, piece.block))
         elif piece.block is not None:
