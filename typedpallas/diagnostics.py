@@ -123,10 +123,14 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
+def _escaped_property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
 def _github(diagnostic: Diagnostic) -> str:
     kind = "error" if diagnostic.verdict == "refuted" else "notice"
     body = "\n".join([diagnostic.message, *(f"{label}: {text}" for label, text in remarks(diagnostic))])
-    place = f"file={diagnostic.file},line={diagnostic.line},col={diagnostic.column}"
+    place = f"file={_escaped_property(diagnostic.file)},line={diagnostic.line},col={diagnostic.column}"
     return f"::{kind} {place},title={diagnostic.rule}::{_escaped(body)}"
 
 

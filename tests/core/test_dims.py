@@ -34,9 +34,7 @@ def _combine(children: st.SearchStrategy[Made]) -> st.SearchStrategy[Made]:
         pairs.map(lambda p: Made(p[0].size * p[1].size, f"({p[0].text} * {p[1].text})")),
         st.tuples(children, by).map(lambda p: Made(p[0].size // p[1], f"({p[0].text} // {p[1]})")),
         st.tuples(children, by).map(lambda p: Made(p[0].size.cdiv(p[1]), f"cdiv({p[0].text}, {p[1]})")),
-        st.tuples(children, st.sampled_from(NAMES)).map(
-            lambda p: Made(p[0].size // p[1], f"({p[0].text} // {p[1]})")
-        ),
+        st.tuples(children, names).map(lambda p: Made(p[0].size // p[1], f"({p[0].text} // {p[1]})")),
     )
 
 
