@@ -9,12 +9,24 @@ from mypy.plugin import Plugin, ReportConfigContext
 
 from typedpallas_mypy import config, names, report, version
 from typedpallas_mypy.guard import guarded
-from typedpallas_mypy.handlers import annotations, blocks, containers, functions, launch, loops, pallas_call, refs, signatures
+from typedpallas_mypy.handlers import (
+    annotations,
+    blocks,
+    containers,
+    functions,
+    launch,
+    launch_calls,
+    loops,
+    pallas_call,
+    refs,
+    signatures,
+)
 from typedpallas_mypy.hooks import Finder, Hook, Hooks, Table
 
 HANDLERS: tuple[Hooks, ...] = (
     annotations.HOOKS,
     launch.HOOKS,
+    launch_calls.HOOKS,
     pallas_call.HOOKS,
     refs.HOOKS,
     blocks.HOOKS,

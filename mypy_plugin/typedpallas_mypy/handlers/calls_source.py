@@ -26,6 +26,8 @@ class Source:
         self.api = api
         self.types = types
         self.uses = calls_uses.uses(api.tree)
+        self.known: dict[n.SymbolNode, Size] = {}
+        """Variables that stand for a size of their own: the parameters of an index map."""
 
     def definition(self, expression: n.Expression) -> n.Expression:
         """The expression itself, or the one value that the variable which it names ever gets."""
@@ -117,6 +119,8 @@ class Source:
         return None
 
     def _named(self, expression: n.Expression, depth: int) -> Size | None:
+        if isinstance(expression, n.NameExpr) and expression.node in self.known:
+            return self.known[expression.node]
         kind = self.type_of(expression)
         known = self.types.size(kind) if kind is not None and not isinstance(get_proper_type(kind), AnyType) else None
         if known is not None:

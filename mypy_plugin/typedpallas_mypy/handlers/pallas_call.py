@@ -3,169 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import Any
 
 from mypy import nodes as n
 from mypy.plugin import FunctionContext
-from mypy.types import TupleType, Type, get_proper_type
+from mypy.types import Type
 
-from typedpallas.dims import Size
+from typedpallas import tpu
 from typedpallas.events import Argument, IndexMap, Operands, RefFact, Shape, Window
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import report, version
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.handlers import calls_kernel, specs
+from typedpallas_mypy.handlers import calls_kernel, calls_site, specs
 from typedpallas_mypy.handlers.calls_bind import Binder, Given
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel, Parameter
-from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
+from typedpallas_mypy.handlers.calls_site import Part, Site
+from typedpallas_mypy.handlers.calls_source import Source
 from typedpallas_mypy.handlers.specs import Buffer, Spec
 from typedpallas_mypy.hooks import Hooks
-
-_PALLAS_CALL: Final = "jax._src.pallas.pallas_call.pallas_call"
-_GRID_SPECS: Final = ("GridSpec", "PrefetchScalarGridSpec")
-_NAMES: Final = ("kernel", "out_shape")
-
-
-@dataclass(frozen=True)
-class Part:
-    """One ref of the call. ``given`` is none where it is there but not readable."""
-
-    role: Literal["prefetch", "in", "out", "scratch"]
-    given: Spec | Buffer | None
-    output: Buffer | None = None
-    """Outputs: the array."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """A `pallas_call` as written. None: not known."""
-
-    node: n.Context
-    grid: tuple[Size | None, ...] | None
-    prefetch: int | None
-    inputs: tuple[Spec | None, ...] | None
-    outputs: tuple[Spec | None, ...] | None
-    arrays: tuple[Buffer, ...] | None
-    scratch: tuple[Buffer | None, ...] | None
-    scratch_node: n.Context
-
-    def parts(self) -> tuple[Part, ...] | None:
-        """Every ref in the kernel's order; as far as its place in the order is known."""
-        if self.prefetch is None or self.inputs is None:
-            return None
-        found = [Part("prefetch", None)] * self.prefetch + [Part("in", spec) for spec in self.inputs]
-        if self.arrays is None:
-            return tuple(found)
-        windows: Sequence[Spec | None] = self.outputs if self.outputs is not None else ()
-        padded = [*windows, *[None] * len(self.arrays)]
-        found += [Part("out", spec, array) for spec, array in zip(padded, self.arrays, strict=False)]
-        return tuple(found) + tuple(Part("scratch", buffer) for buffer in self.scratch or ())
-
-
-# ---------------------------------------------------------------------- reading the call
 
 
 def _hook(context: FunctionContext) -> Type:
     """Judge a call where it is written; its type stays as it was."""
     if not version.is_library(getattr(context.api, "path", "")):
         source = Source(context.api, Types(context.api))
-        given = _given(context)
-        site = _site(source, given, context.context) if given is not None else None
+        given = calls_site.given(context)
+        site = calls_site.site(source, given, context.context) if given is not None else None
         if site is not None:
             _judge(context.api, source, site, context.arg_types[0][0] if context.arg_types[0] else None)
     return context.default_return_type
-
-
-def _given(context: FunctionContext) -> dict[str, n.Expression] | None:
-    """The arguments by name: of the call itself, or of the `functools.partial` that decorates the kernel."""
-    node = context.context
-    if isinstance(node, n.CallExpr):
-        return arguments(node, _NAMES) if function_name(node).endswith(".pallas_call") else None
-    if not isinstance(node, n.Decorator):
-        return None
-    for decorator in node.decorators:
-        if isinstance(decorator, n.CallExpr) and function_name(decorator) == "functools.partial":
-            found = arguments(decorator, ("function",))
-            function = (found or {}).get("function")
-            if found is not None and isinstance(function, n.RefExpr) and function.fullname == _PALLAS_CALL:
-                return found
-    return None
-
-
-def _site(source: Source, given: dict[str, n.Expression], node: n.Context) -> Site | None:
-    prefetch: int | None = 0
-    inner = given
-    if "grid_spec" in given and not specs.is_none(source, given["grid_spec"]):
-        call = source.definition(given["grid_spec"])
-        name = function_name(call)
-        if not isinstance(call, n.CallExpr) or name.rpartition(".")[2] not in _GRID_SPECS or "jax." not in name:
-            return None
-        scalar = name.endswith(".PrefetchScalarGridSpec")
-        order = ("grid", "in_specs", "out_specs", "scratch_shapes")
-        read = arguments(call, (("num_scalar_prefetch",) if scalar else ()) + order)
-        if read is None:
-            return None
-        inner = read
-        count = source.size(read["num_scalar_prefetch"]) if "num_scalar_prefetch" in read else Size.of(0)
-        prefetch = count.const if count is not None else None
-    out_shape = given.get("out_shape")
-    arrays = specs.outputs(source, out_shape) if out_shape is not None else None
-    return Site(
-        node=node,
-        grid=_grid(source, inner.get("grid")),
-        prefetch=prefetch,
-        inputs=_specs(source, inner.get("in_specs")),
-        outputs=_out_specs(source, inner.get("out_specs")),
-        arrays=None if arrays is None else tuple(arrays),
-        scratch=_scratch(source, inner.get("scratch_shapes")),
-        scratch_node=inner.get("scratch_shapes", node),
-    )
-
-
-def _grid(source: Source, expression: n.Expression | None) -> tuple[Size | None, ...] | None:
-    if expression is None:
-        return ()
-    items = source.items(expression)
-    if items is not None:
-        return None if _named_axes(source, items) else tuple(source.size(item) for item in items)
-    if source.is_int(expression):
-        return (source.size(expression),)
-    kind = source.type_of(expression)
-    kind = get_proper_type(kind) if kind is not None else None
-    if isinstance(kind, TupleType) and all(source.types.value(item) is not None for item in kind.items):
-        return (None,) * len(kind.items)
-    return None
-
-
-def _named_axes(source: Source, items: Sequence[n.Expression]) -> bool:
-    return any(isinstance(source.definition(item), n.TupleExpr) for item in items)
-
-
-def _specs(source: Source, expression: n.Expression | None) -> tuple[Spec | None, ...] | None:
-    items = source.items(expression) if expression is not None else None
-    return None if items is None else tuple(specs.block_spec(source, item) for item in items)
-
-
-def _out_specs(source: Source, expression: n.Expression | None) -> tuple[Spec | None, ...] | None:
-    """The block specs of the outputs: a sequence, or a single one."""
-    if expression is None:
-        return None
-    several = _specs(source, expression)
-    if several is not None:
-        return several
-    single = specs.block_spec(source, expression)
-    return None if single is None else (single,)
-
-
-def _scratch(source: Source, expression: n.Expression | None) -> tuple[Buffer | None, ...] | None:
-    if expression is None:
-        return ()
-    items = source.items(expression)
-    return None if items is None else tuple(specs.scratch(source, item) for item in items)
-
-
-# ---------------------------------------------------------------------- judging it
 
 
 def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
@@ -220,8 +87,15 @@ def _judge_index_map(api: Any, site: Site, part: Part, spec: Spec, name: str) ->
             results=results,
             block=tuple("squeezed" if d.squeezed else d.size for d in block or ()),
             array=array if array is not None and len(array) == len(dims) else (None,) * len(dims),
+            affine=_over_grid(index_map.values, len(grid)) if results is not None else None,
         )
         report.judge(api, event, NO_FACTS, {"": index_map.node})
+
+
+def _over_grid(values: Shape | None, rank: int) -> Shape | None:
+    """The indices that depend on the grid alone: none for one that reads a prefetched ref."""
+    ids = {f"g{axis}" for axis in range(rank)}
+    return None if values is None else tuple(v if v is not None and v.names <= ids else None for v in values)
 
 
 def _arguments_taken(site: Site, index_map: specs.IndexMapText) -> int | None:
@@ -287,8 +161,6 @@ def _space(spec: Spec, ref: RefFact) -> type[MemorySpace] | None:
     """The space that a spec asks for. Without one it is VMEM for a TPU kernel; a GPU's backend chooses."""
     if spec.space != "default":
         return spec.space
-    from typedpallas import tpu
-
     return tpu.VMEM if ref.space is not None and ref.space.machine == "tpu" else None
 
 
@@ -316,5 +188,5 @@ def _judge_window(api: Any, source: Source, ref: RefFact, part: Part, spec: Spec
 
 
 HOOKS = Hooks(
-    functions={_PALLAS_CALL: _hook, "pallas_call": _hook, "typedpallas._launch.pallas_call": _hook},
+    functions={calls_site.PALLAS_CALL: _hook, "pallas_call": _hook, "typedpallas._launch.pallas_call": _hook},
 )

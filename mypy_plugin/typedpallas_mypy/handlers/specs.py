@@ -41,6 +41,8 @@ class IndexMapText:
     fewest: int
     most: int | None
     results: int | None
+    values: tuple[Size | None, ...] | None
+    """The indices over ``g0, g1, ...``, where there is one return and they are arithmetic on the arguments."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,19 @@ def index_map(source: Source, expression: n.Expression) -> IndexMapText | None:
     most = None if n.ARG_STAR in kinds else fewest + kinds.count(n.ARG_OPT)
     if n.ARG_NAMED in kinds:
         return None
-    return IndexMapText(expression, fewest, most, _results(function))
+    return IndexMapText(expression, fewest, most, _results(function), _values(source, function))
+
+
+def _values(source: Source, function: n.FuncItem) -> tuple[Size | None, ...] | None:
+    body = function.body.body
+    only = body[0].expr if len(body) == 1 and isinstance(body[0], n.ReturnStmt) else None
+    if not isinstance(only, n.TupleExpr) or any(isinstance(item, n.StarExpr) for item in only.items):
+        return None
+    required = [argument for argument in function.arguments if argument.kind == n.ARG_POS]
+    source.known = {argument.variable: Size.of(f"g{i}") for i, argument in enumerate(required)}
+    values = tuple(source.size(item) for item in only.items)
+    source.known = {}
+    return values
 
 
 def _results(function: n.FuncItem) -> int | None:

@@ -1,11 +1,16 @@
 """Index maps of plain Pallas calls; the kernels need no annotation."""
+# ruff: noqa: E501
 
 from typing import Any
+from typing import Literal as L
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+
+import typedpallas as tp
+from typedpallas import In, Out, f32
 
 OUT = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
 
@@ -58,6 +63,14 @@ def wrong() -> None:
         out_shape=OUT,
     )
     pl.pallas_call(kernel, OUT, grid=(4, 4, 4), in_specs=[pl.BlockSpec((8, 128), rows)])  # E: [index-map-arity]
+
+
+def copy(x: In[tp.BLOCK, f32, L[8], L[128]], o: Out[tp.BLOCK, f32, L[8], L[128]]) -> None: ...
+
+
+tp.launch(copy, [tp.spec("b 8 128", index=lambda b, i: (b, i, 0)), "-> b (i 8) 128"], grid="b i")
+tp.launch(copy, [tp.spec("b 8 128", index=lambda b: (b, 0, 0)), "-> b (i 8) 128"], grid="b i")  # E: [index-map-arity]
+tp.launch(copy, [tp.spec("b 8 128", index=lambda b, i: (b, i)), "-> b (i 8) 128"], grid="b i")  # E: [index-map-rank]
 
 
 def helper(x_ref, o_ref):

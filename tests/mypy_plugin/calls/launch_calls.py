@@ -1,9 +1,11 @@
 """Calls of a launch: sizes, arrays, results."""
+# ruff: noqa: E501
 
 from typing import Any, Final, reveal_type
 from typing import Literal as L
 
 import jax
+
 import typedpallas as tp
 from typedpallas import Array, In, Multiple, Out, Scratch, bf16, f32
 from typedpallas.tpu import VMEM

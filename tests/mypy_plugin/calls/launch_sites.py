@@ -1,4 +1,5 @@
 """`tp.launch` where it is made: pattern, arity, blocks, spaces."""
+# ruff: noqa: E501
 
 from typing import Literal as L
 

@@ -1,4 +1,5 @@
 """Plain `pl.pallas_call` with annotated kernels, and the drop-in of the same name."""
+# ruff: noqa: E501
 
 import functools
 from typing import Any, Final
@@ -6,9 +7,10 @@ from typing import Literal as L
 
 import jax
 import jax.numpy as jnp
-import typedpallas as tp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+
+import typedpallas as tp
 from typedpallas import In, Mul, Multiple, Out, Scratch, bf16, f32, i32
 from typedpallas.tpu import HBM, SMEM, VMEM
 
