@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -40,15 +41,10 @@ def flash_attention_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
         total[...] = jnp.zeros(total.shape, total.dtype)
         mean[...] = jnp.zeros(mean.shape, mean.dtype)
 
-    first_query = tp.grid_index("i") * q.shape[0]
-    first_key = tp.grid_index("j") * k.shape[0]
-
-    def update() -> None:
+    def update(visible: Callable[[jax.Array], jax.Array] | None = None) -> None:
         scores = tp.dot(q, k, transpose_y=True) * (scale * math.log2(math.e))
-        if causal:
-            queries = first_query + lax.broadcasted_iota(jnp.int32, scores.shape, 0)
-            keys = first_key + lax.broadcasted_iota(jnp.int32, scores.shape, 1)
-            scores = jnp.where(keys <= queries, scores, _MASKED)
+        if visible is not None:
+            scores = jnp.where(visible(scores), scores, _MASKED)
         before = highest[...]
         now = jnp.maximum(before, scores.max(axis=1))
         shrink = jnp.exp2(before - now)
@@ -58,7 +54,14 @@ def flash_attention_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
         mean[...] = mean[...] * tp.broadcast_rows(shrink, mean.shape) + tp.dot(weights.astype(v.dtype), v)
 
     if causal:
-        pl.when(first_key < first_query + q.shape[0])(update)
+        first_query = tp.grid_index("i") * q.shape[0]
+        first_key = tp.grid_index("j") * k.shape[0]
+
+        def visible(scores: jax.Array) -> jax.Array:
+            queries = first_query + lax.broadcasted_iota(jnp.int32, scores.shape, 0)
+            return first_key + lax.broadcasted_iota(jnp.int32, scores.shape, 1) <= queries
+
+        pl.when(first_key < first_query + q.shape[0])(functools.partial(update, visible))
     else:
         update()
 

@@ -208,7 +208,8 @@ class _Program:
         self.kernel = kernel
         self.inputs, self.outputs, _ = calls.split(call.plan, refs)
         self.scratch = scratch
-        self.places = {a: jaxapi.here(functools.partial(_place, a)) for a in call.plan.parallel}
+        at = {axis: lax.axis_index(axis) for axis in call.plan.parallel}
+        self.places: views.Places = {axis: functools.partial(at.__getitem__, axis) for axis in at}
         self.accumulators: dict[str, Any] = {}
         self.states = tuple((s.shape, s.dtype) for s in call.plan.scratch if s.space in _STATES)
 
@@ -336,10 +337,6 @@ class _Program:
         if self.call.held(planned):
             return self._held_output(position)
         return self._global(planned, self.outputs[position], step)
-
-
-def _place(axis: str) -> Any:
-    return lax.axis_index(axis)
 
 
 class GpuOperations(portable.Operations):
