@@ -28,6 +28,12 @@ def printed(words: list[str]) -> str:
     return out.getvalue()
 
 
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One cache for all pages: mypy reads JAX once."""
+    return str(tmp_path_factory.mktemp("mypy"))
+
+
 def _needs(words: list[str]) -> None:
     """Skip where a command needs a vendor's compiler that is not installed."""
     if "--compile" in words or words[:2] == ["typedpallas", "compile"]:
@@ -37,9 +43,10 @@ def _needs(words: list[str]) -> None:
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_true(page: Path, mypy_cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = blocks(page)
     assert any(block.language == "python" for block in found)
+    monkeypatch.setenv("MYPY_CACHE_DIR", mypy_cache)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     names: dict[str, object] = {"__name__": "page"}

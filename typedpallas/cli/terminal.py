@@ -6,7 +6,9 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TextIO
@@ -132,6 +134,20 @@ def _nodes(file: str) -> dict[tuple[int, int], list[_Node]]:
         if isinstance(node, ast.expr | ast.stmt | ast.arg):
             found.setdefault((node.lineno, node.col_offset), []).append(node)
     return found
+
+
+def while_waiting[T](on: Screen, work: Callable[[], T], text: Callable[[], str]) -> T:
+    """The result of ``work``. Meanwhile a live screen shows ``text()`` and the seconds, on one line."""
+    with ThreadPoolExecutor(1) as thread:
+        start = time.monotonic()
+        future = thread.submit(work)
+        while on.live and not future.done():
+            line = f"{text()} {time.monotonic() - start:.0f} s"
+            on.write(f"\r\x1b[K{on.paint(line[: on.width or WIDEST], 'dim')}", end="")
+            wait([future], 0.5)
+        if on.live:
+            on.write("\r\x1b[K", end="")
+        return future.result()
 
 
 def excerpt(on: Screen, file: str, line: int, column: int, end: int = 0) -> list[str]:

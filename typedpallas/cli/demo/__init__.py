@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     on.write(on.fold("typedpallas: placement mistakes in Pallas kernels are errors at the line you wrote."))
     # The compilers start now and work while mypy does.
     compiling = every_chip.Table(cells.cells()).start(options.workers)
-    outcomes = [source.show(on), every_chip.show(on, compiling), numbers.show(on)]
+    outcomes = [source.show(on, compiling.progress), every_chip.show(on, compiling), numbers.show(on)]
     on.write()
     on.write(f"Took {time.monotonic() - start:.0f} s. Next: docs/tutorial.md, or `typedpallas check --help`.")
     return 0 if all(outcomes) else 1

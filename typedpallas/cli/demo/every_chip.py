@@ -11,6 +11,10 @@ from typedpallas.cli.asking import Answer, answer
 from typedpallas.cli.demo import heading
 from typedpallas.cli.terminal import Screen, Style
 
+_TITLE = (
+    "Three kernels on every chip, each cell from that chip's own compiler; none of the chips is here. "
+    "The blocks of matmul are larger than some chips can hold, on purpose"
+)
 _CELL = 16
 _SHORT: dict[str, tuple[str, Style]] = {
     "refused": ("refused", "red"),
@@ -83,6 +87,10 @@ class Table:
             self.answers[self.cells[index]] = answer(outcome)
             self.news.notify_all()
 
+    def progress(self) -> str:
+        """How far the compilers are."""
+        return f"compilers: {len(self.answers)} of {len(self.cells)};"
+
     def wait(self, seconds: float) -> bool:
         """Wait for news at most so long; whether there is more to come."""
         with self.news:
@@ -119,9 +127,7 @@ def show(on: Screen, table: Table) -> bool:
     Raises:
         BaseException: what asking the compilers raised.
     """
-    heading(
-        on, 2, "Three kernels on every chip, each cell from that chip's own compiler; none of the chips is needed"
-    )
+    heading(on, 2, _TITLE)
     start = time.monotonic()
     live = on.live and shutil.get_terminal_size().lines > len(table.rows) + 4
     notes = _live(on, table, start) if live else _streamed(on, table)

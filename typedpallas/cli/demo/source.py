@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -19,17 +20,22 @@ def folder() -> Path:
     return Path(str(resources.files("typedpallas.cli") / "demo_files"))
 
 
-def show(on: Screen) -> bool:
-    """Run mypy and print what it says; whether the broken file has errors and the mended one has none."""
+def show(on: Screen, progress: Callable[[], str] = str) -> bool:
+    """Run mypy and print what it says; whether the broken file has errors and the mended one has none.
+
+    ``progress`` says what else goes on meanwhile.
+    """
     from typedpallas.compilers import cache
 
     heading(on, 1, "mypy reads the source of six kernels, each with one mistake; no accelerator, nothing is run")
-    on.write(on.paint(f"   {terminal.shown_path(str(folder() / FILES[0]))}", "dim"))
-    on.write(on.paint("   mypy reads JAX the first time, which takes about 20 s; then about 2 s ...", "dim"))
+    file = terminal.shown_path(str(folder() / FILES[0]))
+    on.write(on.paint(on.fold(f"{file}; the first time mypy also reads JAX, about 20 s"), "dim"))
     on.write()
     start = time.monotonic()
     try:
-        broken, fixed = check(cache.folder() / "demo-mypy")
+        broken, fixed = terminal.while_waiting(
+            on, lambda: check(cache.folder() / "demo-mypy"), lambda: f"mypy works ... {progress()}"
+        )
     except mypying.MypyFailed as failure:
         on.write(f"mypy did not finish:\n{failure}")
         return False
