@@ -8,8 +8,11 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec
 
+from typedpallas.chips import get
 from typedpallas.compilers import versions
+from typedpallas.compilers.ambient import described_mesh
 
 F32 = jnp.float32
 
@@ -92,6 +95,29 @@ def pipelined(x: Any) -> Any:
     anywhere = pl.BlockSpec(memory_space=pl.ANY)
     out = jax.ShapeDtypeStruct(x.shape, x.dtype)
     return pl.pallas_call(kernel, out_shape=out, in_specs=[anywhere], out_specs=anywhere)(x)
+
+
+def passed_round(target: str, devices: int) -> Any:
+    """Each device sends its shard to the next one."""
+    mesh = described_mesh(get(target), (devices,), ("x",))
+
+    def kernel(x_ref: Any, o_ref: Any, send: Any, receive: Any) -> None:
+        following = (jax.lax.rem(jax.lax.axis_index("x") + 1, devices),)
+        copy = pltpu.make_async_remote_copy(x_ref, o_ref, send, receive, device_id=following)
+        copy.start()
+        copy.wait()
+
+    def shard(x: Any) -> Any:
+        anywhere = pl.BlockSpec(memory_space=pl.ANY)
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+            in_specs=[anywhere],
+            out_specs=anywhere,
+            scratch_shapes=[pltpu.SemaphoreType.DMA] * 2,
+        )(x)
+
+    return jax.shard_map(shard, mesh=mesh, in_specs=PartitionSpec("x"), out_specs=PartitionSpec("x"), check_vma=False)
 
 
 def direct_gmem(x: Any) -> Any:

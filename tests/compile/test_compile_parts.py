@@ -128,6 +128,13 @@ size as the rank of the operand and result
             ("/home/me/k.py", 21),
         ),
         ("INTERNAL: Pass pipeline failed", "noise\nptxas fatal : no such thing", "ptxas fatal : no such thing", None),
+        (
+            "INTERNAL: Pass pipeline failed",
+            "loc(\"/home/me/k.py\":8:14): error: 'gpu.binary' op ptxas exited with non-zero error code 65280, "
+            "output: ptxas /tmp/tempfile-a-1, line 155; error   : Instruction 'wgmma.fence' not supported",
+            "Instruction 'wgmma.fence' not supported",
+            ("/home/me/k.py", 8),
+        ),
         ("UNIMPLEMENTED: at 0x7ffe12345678 in /opt/xla/a.cc", "", "in a.cc", None),
         ("", "", "nothing said", None),
     ],

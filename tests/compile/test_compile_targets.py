@@ -2,7 +2,17 @@
 
 import jax.numpy as jnp
 import pytest
-from compile_kernels import copied_by_dma, direct_gmem, needs, needs_gpu, needs_tpu, pipelined_gpu, scaled, shape
+from compile_kernels import (
+    copied_by_dma,
+    direct_gmem,
+    needs,
+    needs_gpu,
+    needs_tpu,
+    passed_round,
+    pipelined_gpu,
+    scaled,
+    shape,
+)
 
 from typedpallas import compilers
 from typedpallas.chips import get, targets
@@ -27,6 +37,20 @@ def test_a_dma_kernel_compiles() -> None:
     assert compilers.compile(copied_by_dma, shape(64, 128), target="tpu-v6e").memory.outputs == 64 * 128 * 4
 
 
+@needs_tpu
+def test_several_devices_compile_together() -> None:
+    lowered = compilers.lower_for(passed_round("tpu-v5e", 4), shape(32, 128), target="tpu-v5e")
+    assert lowered.partitions == 4
+    assert compilers.compile_lowered(lowered).memory.outputs == 8 * 128 * 4
+
+
+@needs_tpu
+def test_more_devices_than_described_are_unavailable_without_a_pip_line() -> None:
+    with pytest.raises(compilers.CompileError, match="for 64 devices") as caught:
+        compilers.compile(passed_round("tpu-v5e", 64), shape(512, 128), target="tpu-v5e")
+    assert caught.value.kind == "unavailable" and "pip" not in caught.value.reason
+
+
 @needs_gpu
 @pytest.mark.parametrize("name", ["a10g", "l40s"])
 def test_a_card_that_jax_does_not_list_says_what_it_was_compiled_as(name: str) -> None:
@@ -40,6 +64,15 @@ def test_compute_capabilities_do_not_disturb_each_other() -> None:
     for name, machine in (("h100", "sm_90a"), ("b200", "sm_100a"), ("a100", "sm_80"), ("h100", "sm_90a")):
         done = compilers.compile(direct_gmem, shape(64, 128), target=name)
         assert f".target {machine}\n" in done.kernels[0].ptx
+
+
+@needs_gpu
+def test_a_worker_needs_nothing_from_this_process_for_mosaic_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX puts the place of Mosaic GPU's run-time library in the environment, but only once it is imported."""
+    compilers.shutdown()
+    monkeypatch.delenv("MOSAIC_GPU_RUNTIME_LIB_PATH", raising=False)
+    assert compilers.compile(pipelined_gpu, shape(192, 128), target="h100").kernels
+    compilers.shutdown()
 
 
 @needs_gpu

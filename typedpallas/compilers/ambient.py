@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
-from jax.sharding import AbstractDevice, AbstractMesh
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from typedpallas.chips import GpuTarget, Target, for_device_kind, get
 
@@ -39,13 +39,13 @@ def described_device(target: Target) -> AbstractDevice:
     return AbstractDevice(target.device_kind, target.cores, "tpu")
 
 
-def described_mesh(target: Target) -> AbstractMesh:
-    """A mesh without axes that carries the described device.
+def described_mesh(target: Target, sizes: tuple[int, ...] = (), names: tuple[str, ...] = ()) -> AbstractMesh:
+    """A mesh of described devices, with these axes; ``jax.shard_map`` takes it.
 
-    JAX treats it as no mesh at all (it is ``empty``), so operands need no shardings, the module is the one
-    lowered without a mesh, and a mesh of the user's own inside replaces it freely.
+    Without axes JAX treats it as no mesh at all (it is ``empty``), so operands need no shardings, the module
+    is the one lowered without a mesh, and a mesh of the user's own inside replaces it freely.
     """
-    return AbstractMesh((), (), abstract_device=described_device(target))
+    return AbstractMesh(sizes, names, (AxisType.Auto,) * len(sizes), abstract_device=described_device(target))
 
 
 @contextmanager

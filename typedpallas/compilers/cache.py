@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever what is stored, or what the key covers, changes."""
 
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "JAX_PALLAS_USE_MOSAIC_GPU")

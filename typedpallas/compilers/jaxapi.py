@@ -9,6 +9,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from jax.sharding import AbstractMesh
+
 
 def _private(module: str) -> Any:
     """A module of JAX's that has no types to hold it to."""
@@ -16,6 +18,7 @@ def _private(module: str) -> Any:
 
 
 config = _private("config")
+core = _private("core")
 mlir = _private("interpreters.mlir")
 lib = _private("lib")
 compiler = _private("compiler")
@@ -83,6 +86,22 @@ def attribute_bytes(attribute: Any) -> bytes:
 def attribute_entries(attribute: Any) -> dict[str, Any]:
     """An MLIR dictionary attribute as a dictionary."""
     return {entry.name: entry.attr for entry in ir.DictAttr(attribute)}
+
+
+def mesh_inside(traced: Any) -> AbstractMesh | None:
+    """The abstract mesh that a traced function maps over with ``jax.shard_map``, or none."""
+    for equation in _equations(traced.jaxpr):
+        mesh = equation.params.get("mesh") if equation.primitive.name == "shard_map" else None
+        if isinstance(mesh, AbstractMesh):
+            return mesh
+    return None
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield equation
+        for inner in core.jaxprs_in_params(equation.params):
+            yield from _equations(inner)
 
 
 def partitions(lowered: Any) -> int:

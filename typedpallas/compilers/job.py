@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from typedpallas.chips import GpuTarget, Target, TpuTarget
@@ -37,6 +38,35 @@ class Job:
         return cls(target=kind(**target), code=code, **fields)
 
 
+@dataclass(frozen=True)
+class Files:
+    """A worker's files, in a folder of its own."""
+
+    folder: Path
+
+    @property
+    def stdout(self) -> Path:
+        """What the worker's compiler prints: Mosaic GPU its PTX."""
+        return self.folder / "stdout"
+
+    @property
+    def stderr(self) -> Path:
+        """What the worker's compiler complains of, and its last words."""
+        return self.folder / "stderr"
+
+    @property
+    def dumps(self) -> Path:
+        """Where XLA leaves PTX."""
+        return self.folder / "dumps"
+
+    def clear(self) -> None:
+        """Empties them for the next job; stdout and stderr are open for appending."""
+        for stream in (self.stdout, self.stderr):
+            os.truncate(stream, 0)
+        for left in self.dumps.iterdir():
+            left.unlink()
+
+
 def worker_kind(target: Target) -> str:
     """Jobs of one kind may share a worker: ``tpu``, or ``gpu-9.0``.
 
@@ -46,8 +76,8 @@ def worker_kind(target: Target) -> str:
     return f"gpu-{target.compute_capability}" if isinstance(target, GpuTarget) else "tpu"
 
 
-def environment(kind: str, dumps: str) -> dict[str, str]:
-    """The environment of a worker of this kind; `dumps` is its folder for what GPU compilers dump."""
+def environment(kind: str) -> dict[str, str]:
+    """The environment of a worker of this kind."""
     common = {**os.environ, "JAX_PLATFORMS": "cpu"}
     if kind == "tpu":
         return common | {
@@ -57,4 +87,4 @@ def environment(kind: str, dumps: str) -> dict[str, str]:
             "TPU_WORKER_HOSTNAMES": "localhost",
             "TPU_LOG_DIR": "disabled",  # otherwise log files in /tmp
         }
-    return common | {"CUDA_VISIBLE_DEVICES": "", "MOSAIC_GPU_DUMP_TO": dumps}
+    return common | {"CUDA_VISIBLE_DEVICES": "", "MOSAIC_GPU_DUMP_PTX": "1", "MOSAIC_GPU_DUMP_PTXAS": "1"}

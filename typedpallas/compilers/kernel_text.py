@@ -5,6 +5,7 @@ bytecode, Mosaic TPU's as base64 of a version-stable form in a JSON config, Mosa
 """
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -45,19 +46,27 @@ def canonical_text(code: bytes) -> str:
     """The whole lowered module as text that only changes when the program does.
 
     Source locations are left out, also those inside the kernels' own modules, and so are the numbers that
-    Mosaic GPU gives the kernels of a process.
+    Mosaic GPU gives the kernels of a process. Of a kernel's module it holds a digest.
     """
     context = jaxapi.new_context()
     module = jaxapi.parse(code, context)
     for call, backend in _kernel_calls(module.operation):
-        kernel = _COUNTED_NAME.sub("", _decoded(call, backend).text)
         rest = {name: str(value) for name, value in _config(call, backend).items()}
-        text = json.dumps([backend, kernel, rest], sort_keys=True)
+        text = json.dumps([backend, _digest(_code(call, backend)), rest], sort_keys=True)
         for name in ("backend_config", "mhlo.backend_config"):
             if name in call.attributes:
                 del call.attributes[name]
         call.attributes["backend_config"] = jaxapi.string_attribute(text, context)
     return jaxapi.text_without_locations(module)
+
+
+def _digest(code: bytes) -> str:
+    """A digest of a kernel's module that only changes when the kernel does."""
+    try:
+        text = jaxapi.text_without_locations(jaxapi.parse(code, jaxapi.new_context()))
+    except jaxapi.MLIRError:
+        return hashlib.sha256(code).hexdigest()
+    return hashlib.sha256(_COUNTED_NAME.sub("", text).encode()).hexdigest()
 
 
 def _kernel_calls(operation: Any) -> Iterator[tuple[Any, Backend]]:

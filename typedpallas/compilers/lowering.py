@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from typedpallas.chips import GpuTarget, Target, get
 from typedpallas.compilers import jaxapi, kernel_text, reasons
@@ -49,7 +50,9 @@ class Lowered:
 def lower_for(fn: Any, *avals: Any, target: str | Target, deadline: float = 120.0) -> Lowered:
     """Traces and lowers ``fn(*avals)`` for the target; no vendor's compiler is asked.
 
-    `avals`: pytrees of ``jax.ShapeDtypeStruct``, or of arrays, of which only shape and dtype count.
+    `avals`: pytrees of ``jax.ShapeDtypeStruct``, or of arrays, of which only shape and dtype count, and the
+    sharding where it is one over an ``AbstractMesh``. For several devices ``jax.shard_map`` takes
+    `ambient.described_mesh`.
     `deadline`: seconds.
 
     Raises:
@@ -67,16 +70,32 @@ def lower_for(fn: Any, *avals: Any, target: str | Target, deadline: float = 120.
 
 
 def _shape(leaf: Any) -> Any:
+    return _on(leaf, _sharding(leaf))
+
+
+def _sharding(leaf: Any) -> Any:
+    """How the leaf lies on a mesh of described devices, where it says so; this machine's own do not count."""
+    sharding = getattr(leaf, "sharding", None)
+    return sharding if isinstance(getattr(sharding, "mesh", None), AbstractMesh) else None
+
+
+def _on(leaf: Any, sharding: Any) -> Any:
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf
     describe: Any = jax.ShapeDtypeStruct
-    return describe(leaf.shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
+    weak = getattr(leaf, "weak_type", False)
+    return describe(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
 
 
 def _lower(fn: Any, shapes: tuple[Any, ...], target: Target) -> Lowered:
     jitted = fn if hasattr(fn, "trace") and hasattr(fn, "lower") else jax.jit(fn)
     with target_context(target), jaxapi.whole_tracebacks():
         traced = _trace(jitted, shapes, target)
+        mesh = jaxapi.mesh_inside(traced)
+        if mesh is not None and not any(_sharding(leaf) for leaf in jax.tree.leaves(shapes)):
+            # Without it JAX lowers for one device, which no compiler then takes.
+            shapes = jax.tree.map(lambda leaf: _on(leaf, NamedSharding(mesh, PartitionSpec())), shapes)
+            traced = _trace(jitted, shapes, target)
         try:
             lowered = traced.lower(lowering_platforms=(lowering_platform(target),))
         except Exception as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from typedpallas.compilers.channel import Channel, ChannelClosed, ChannelTimeout, Message
-from typedpallas.compilers.job import Job, environment, worker_kind
+from typedpallas.compilers.job import Files, Job, environment, worker_kind
 
 _START_SECONDS = 120.0
 """How long a worker may take to import JAX; a busy machine is slow at it."""
@@ -24,12 +24,13 @@ _MOST_IDLE = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What became of a job. `log`: what the compiler wrote on stdout and stderr meanwhile."""
+    """What became of a job. `log`: what the compiler wrote on stderr meanwhile."""
 
     status: str
     """``compiled``, ``refused``, ``failed``, ``unavailable``, ``crashed`` or ``timeout``."""
     header: dict[str, Any] = field(default_factory=dict)
-    payload: bytes = b""
+    text: str = ""
+    """The compiled module."""
     log: str = ""
     signal: int = 0
     """The signal that ended a crashed worker, or zero."""
@@ -40,22 +41,20 @@ class Worker:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._folder = Path(tempfile.mkdtemp(prefix="typedpallas-"))
-        dumps = self._folder / "dumps"
-        dumps.mkdir()
-        self._log = self._folder / "log"
+        self._files = Files(Path(tempfile.mkdtemp(prefix="typedpallas-")))
+        self._files.dumps.mkdir()
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         self._channel = Channel(ours_in, ours_out)
         module = [sys.executable, "-P", "-m", "typedpallas.compilers.worker"]
         paths = os.pathsep.join(path for path in sys.path if path)
-        with self._log.open("ab") as log:
+        with self._files.stdout.open("ab") as stdout, self._files.stderr.open("ab") as stderr:
             self._process = subprocess.Popen(
-                [*module, str(theirs_in), str(theirs_out), str(dumps)],
-                env=environment(kind, str(dumps)) | {"PYTHONPATH": paths},
+                [*module, str(theirs_in), str(theirs_out), str(self._files.folder)],
+                env=environment(kind) | {"PYTHONPATH": paths},
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=stdout,
+                stderr=stderr,
                 pass_fds=(theirs_in, theirs_out),
                 start_new_session=True,  # Ctrl-C in the terminal is the parent's to handle
             )
@@ -90,7 +89,7 @@ class Worker:
 
     def _answer(self, message: Message) -> Answer:
         header, payload = message
-        return Answer(status=header.pop("status"), header=header, payload=payload, log=self._said())
+        return Answer(status=header.pop("status"), header=header, text=payload.decode(), log=self._said())
 
     def _gone(self, status: str) -> Answer:
         code = self._process.wait()
@@ -98,7 +97,7 @@ class Worker:
 
     def _said(self) -> str:
         with contextlib.suppress(FileNotFoundError):
-            return self._log.read_text(errors="replace")
+            return self._files.stderr.read_text(errors="replace")
         return ""
 
     def kill(self) -> None:
@@ -111,7 +110,7 @@ class Worker:
         """Ends the process and removes its files."""
         self.kill()
         self._channel.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._files.folder, ignore_errors=True)
 
 
 class Pool:

@@ -1,6 +1,7 @@
 """The first meaningful line of a compiler's words, and where it points in the user's source."""
 
 import re
+import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -18,6 +19,9 @@ _NOISE = (
     r"Mosaic failed to compile TPU kernel with MLIR module name `[^`]*` HLO name `[^`]*`: ",
     r"Failed to parse Triton module: ",
     r"^[^\s:]+\.py:\d+:\d+: error: ",
+    r"^loc\(.*\): error: (?:'gpu\.binary' op )?",
+    r"ptxas exited with non-zero error code \d+, output: ",
+    r"ptxas \S*tempfile\S*, line \d+; error\s*: ",
     r"^[FEW]\d{4} [\d:.]+ +\d+ \S+\] ",  # a log line's date, thread and source
     r"(?:^| )[EF]\d{4}: \w+:? *",  # error codes of XLA, `E1001: CompileTimeScopedVmemOom:`
     r"(?: while allocating on stack)? for %[\w.\-]+ = .*?(?=\. [A-Z]|$)",  # the HLO instruction
@@ -54,6 +58,7 @@ _NOT_THE_USERS = (
     "<",
 )
 """How the files of JAX and of this package begin, and code that is in no file."""
+_STDLIB = f"{sysconfig.get_path('stdlib')}/"
 _LIBRARY = "jax.experimental.pallas.ops"
 """Kernels written in Pallas: a refusal in there is the library's own."""
 
@@ -144,7 +149,8 @@ def _user_line(error: BaseException) -> tuple[str, int] | None:
     for exception in (error.__cause__, error):
         frames = traceback.extract_tb(exception.__traceback__) if exception else []
         for frame in reversed(frames):
-            if not frame.filename.startswith(_NOT_THE_USERS):
+            library = frame.filename.startswith(_STDLIB) and "site-packages" not in frame.filename
+            if not library and not frame.filename.startswith(_NOT_THE_USERS):
                 return frame.filename, frame.lineno or 0
     return None
 

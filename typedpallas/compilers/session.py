@@ -11,7 +11,7 @@ from typedpallas.compilers import cache, kernel_text, reasons, versions
 from typedpallas.compilers.job import Job, worker_kind
 from typedpallas.compilers.lowering import Lowered, lower_for
 from typedpallas.compilers.pool import POOL, Answer
-from typedpallas.compilers.results import Compiled, CompileError, KernelCode, MemoryFigures
+from typedpallas.compilers.results import Compiled, CompileError, KernelCode, Kind, MemoryFigures
 
 type Outcome = Compiled | CompileError
 
@@ -47,7 +47,8 @@ def compile_lowered(lowered: Lowered, deadline: float = 120.0) -> Compiled:
     exact = hashlib.sha256(lowered.code).hexdigest()
     known = cache.read(name)
     if known is not None:
-        return _given(_remembered(known, exact), lowered, compiler, cached=True)
+        moved = known.pop("exact") != exact
+        return _given(Answer(**known), lowered, compiler, deadline, cached=True, moved=moved)
     job = Job(
         target=lowered.target,
         code=lowered.code,
@@ -55,65 +56,60 @@ def compile_lowered(lowered: Lowered, deadline: float = 120.0) -> Compiled:
         options=lowered.options,
         deadline=deadline,
     )
-    verdict, lasting = _verdict(POOL.ask(job), job, compiler)
-    if lasting:
-        cache.write(name, verdict | {"exact": exact})
-    return _given(verdict, lowered, compiler, cached=False)
+    answer = POOL.ask(job)
+    if _lasts(answer):
+        cache.write(name, asdict(answer) | {"exact": exact})
+    return _given(answer, lowered, compiler, deadline, cached=False, moved=False)
 
 
-def _verdict(answer: Answer, job: Job, compiler: str) -> tuple[dict[str, Any], bool]:
-    """The answer as a plain dictionary, and whether the same job would be answered so again."""
+def _lasts(answer: Answer) -> bool:
+    """Whether the same job would be answered so again."""
+    if answer.status == "crashed":
+        return answer.signal not in _KILLED
+    return answer.status in ("compiled", "refused")
+
+
+def _given(
+    answer: Answer, lowered: Lowered, compiler: str, deadline: float, *, cached: bool, moved: bool
+) -> Compiled:
+    """The answer as the caller gets it; `moved`: the source has other lines than when it was asked for."""
     if answer.status == "compiled":
-        return {"kind": "compiled", "module": answer.payload.decode(), **answer.header}, True
+        return Compiled(
+            target=lowered.target.name,
+            compiler=compiler,
+            memory=MemoryFigures(**answer.header["memory"]),
+            module=answer.text,
+            kernels=tuple(KernelCode(**kernel) for kernel in answer.header["kernels"]),
+            notes=lowered.notes,
+            seconds=answer.header["seconds"],
+            cached=cached,
+        )
+    kind, said = _failure(answer, lowered.target, compiler, deadline)
+    raise CompileError(
+        kind=kind,
+        target=lowered.target.name,
+        reason=said.first,
+        detail=reasons.without_places(said.detail) if moved else said.detail,
+        where=None if moved else said.where,
+        cached=cached,
+    )
+
+
+def _failure(answer: Answer, target: Target, compiler: str, deadline: float) -> tuple[Kind, reasons.Reason]:
     if answer.status == "timeout":
-        reason = reasons.Reason(f"{compiler.split(' (')[0]} gave no verdict within {job.deadline:g} s")
-        return _failure("timeout", reason), False
+        return "timeout", reasons.Reason(f"{compiler.split(' (')[0]} gave no verdict within {deadline:g} s")
     said = reasons.of_words(answer.header.get("message", ""), answer.log, _silent(answer))
+    if answer.status == "unavailable" and answer.header.get("installed"):
+        return "unavailable", said
     if answer.status == "unavailable":
-        hint = versions.install_hint(job.target.machine)
-        return _failure("unavailable", reasons.Reason(f"{said.first} ({hint})", said.detail)), False
-    if answer.status == "refused":
-        return _failure("refused", said), True
-    return _failure("crashed", said), answer.status == "crashed" and answer.signal not in _KILLED
+        hint = versions.install_hint(target.machine)
+        return "unavailable", reasons.Reason(f"{said.first} ({hint})", said.detail)
+    return "refused" if answer.status == "refused" else "crashed", said
 
 
 def _silent(answer: Answer) -> str:
     ended = f"by signal {answer.signal}" if answer.signal else "by itself"
     return f"the compiler's process was ended {ended} and said nothing"
-
-
-def _failure(kind: str, reason: reasons.Reason) -> dict[str, Any]:
-    return {"kind": kind, "reason": reason.first, "detail": reason.detail, "where": reason.where}
-
-
-def _remembered(verdict: dict[str, Any], exact: str) -> dict[str, Any]:
-    """A verdict from the cache; where the source has moved since, without the lines it names."""
-    if verdict["kind"] == "compiled" or verdict["exact"] == exact:
-        return verdict
-    return verdict | {"where": None, "detail": reasons.without_places(verdict["detail"])}
-
-
-def _given(verdict: dict[str, Any], lowered: Lowered, compiler: str, cached: bool) -> Compiled:
-    if verdict["kind"] != "compiled":
-        where = verdict["where"]
-        raise CompileError(
-            kind=verdict["kind"],
-            target=lowered.target.name,
-            reason=verdict["reason"],
-            detail=verdict["detail"],
-            where=(where[0], where[1]) if where else None,
-            cached=cached,
-        )
-    return Compiled(
-        target=lowered.target.name,
-        compiler=compiler,
-        memory=MemoryFigures(**verdict["memory"]),
-        module=verdict["module"],
-        kernels=tuple(KernelCode(**kernel) for kernel in verdict["kernels"]),
-        notes=lowered.notes,
-        seconds=verdict["seconds"],
-        cached=cached,
-    )
 
 
 @dataclass(frozen=True)
