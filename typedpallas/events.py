@@ -94,6 +94,45 @@ class IndexMap:
     """The map at one grid point, where it can be evaluated."""
     semantics: tuple[Literal["parallel", "arbitrary"], ...] | None = None
     """How the grid axes run, where the launch says so."""
+    prefetched: int = 0
+    """How many scalar-prefetch operands the map takes after the grid ids."""
+    reads: tuple[str, ...] = ()
+    """The scalar-prefetch operands that its results are read from."""
+    visits: "Visits | None" = None
+    """Where it went over the whole grid; none if that was not followed."""
+    guarded: bool = False
+    """Whether the kernel masks or skips its accesses, so that a block out of range may go unused."""
+    aliased: bool = False
+    """Outputs: whether an input's memory is reused, so that what is not written keeps its old content."""
+    whole_result: bool | None = None
+    """Outputs: whether all of the result is used, as far as what follows the kernel is known."""
+    collides: Literal["yes", "no", "unknown"] = "unknown"
+    """Outputs: whether programs that share a block store different values to the same elements of it."""
+    keeps_stale: Literal["yes", "no", "unknown"] = "unknown"
+    """Outputs: whether the last visit of a block that comes back builds on what the block held before."""
+
+
+type Point = tuple[int, ...]
+"""A point of the grid, or a block index."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visits:
+    """The blocks that an index map visits over the grid."""
+
+    complete: bool
+    """Whether every grid point was followed; if not, what was found is true, and what was not may still be there."""
+    outside: tuple[Point, Point, int] | None = None
+    """A grid point, its block index, and the axis on which that block lies wholly outside of the array."""
+    blocks: Point = ()
+    """How many blocks the array has along each axis."""
+    missing: Point | None = None
+    """The first block that no grid point visits."""
+    missing_count: int = 0
+    shared: tuple[Point, Point, Point, int] | None = None
+    """Two grid points that may run at once, the block that both visit, and a grid axis on which they differ."""
+    returns: tuple[Point, Point, Point] | None = None
+    """A block, the grid point after which it was left, and the one at which it comes back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +193,8 @@ class Applied:
     results: tuple[ArrayType, ...]
     parameters: Mapping[str, object] = field(default_factory=dict)
     """JAX's, as it names them; only what a rule reads needs to be there."""
+    lowered: bool | None = None
+    """Whether the backend's lowering knows the operation at all; none if that was not asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

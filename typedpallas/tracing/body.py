@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from typedpallas.dims import Size
-from typedpallas.events import Access, Applied, ArrayType, Backend, BuiltFor, Context, Placement, RefFact, Shape
+from typedpallas.events import (
+    Access,
+    Applied,
+    ArrayType,
+    Backend,
+    BuiltFor,
+    Context,
+    Index,
+    Placement,
+    RefFact,
+    Shape,
+)
 from typedpallas.tracing import declared, jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
@@ -14,6 +25,8 @@ type Refs = Mapping[Any, RefFact]
 """The refs in scope, by JAX's variable."""
 
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap")
+_WITH_FUNCTION = ("reduce", "scatter", "scatter-add", "sort", "select_and_scatter_add", "reduce_window")
+"""Operations that carry a small function on scalars: it is not lowered on its own."""
 _CONTROL = ("cond", "while", "scan", "run_scoped", "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 
 
@@ -63,10 +76,23 @@ def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
         name = eqn.primitive.name
         if name in _ACCESSES:
             yield from _access(eqn, scope)
-        elif name not in _CONTROL:
-            yield Located(_applied(eqn), jaxapi.place(eqn), scope.kernel)
-        for inner in jaxapi.inner_jaxprs(eqn):
-            yield from _walk(inner, _entered(eqn, inner, scope))
+        else:
+            yield Located(_applied(eqn, scope.backend), jaxapi.place(eqn), scope.kernel)
+        if name not in _WITH_FUNCTION:
+            for inner in jaxapi.inner_jaxprs(eqn):
+                entered = _entered(eqn, inner, scope)
+                if name == "run_scoped":
+                    yield from _placements(inner, entered, eqn)
+                yield from _walk(inner, entered)
+
+
+def _placements(inner: Any, scope: _Scope, eqn: Any) -> Iterator[Located]:
+    """The buffers that ``run_scoped`` makes."""
+    for var in inner.invars:
+        space = jaxapi.declared_space(var.aval)
+        if space is not None:
+            placement = Placement(name=scope.refs[var].name, space=space, role="scratch")
+            yield Located(placement, jaxapi.place(eqn), scope.kernel)
 
 
 def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
@@ -80,15 +106,21 @@ def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
     else:
         shape, dtype = sizes(jaxapi.shape_of(stored.aval)), jaxapi.dtype_name(stored.aval)
         event = Access(op="store", ref=ref, moved=shape, value_shape=shape, value_dtype=dtype)
-    yield Located(event, jaxapi.place(eqn), scope.kernel)
+    place = jaxapi.place(eqn)
+    yield Located(event, place, scope.kernel)
+    rank = len(ref.shape or ())
+    index = Index(name=ref.name, given=rank, rank=rank, dtypes=jaxapi.index_dtypes(eqn))
+    if index.dtypes:
+        yield Located(index, place, scope.kernel)
 
 
-def _applied(eqn: Any) -> Applied:
+def _applied(eqn: Any, backend: Backend | None) -> Applied:
     return Applied(
         primitive=eqn.primitive.name,
         operands=tuple(_arrays(eqn.invars)),
         results=tuple(_arrays(eqn.outvars)),
         parameters=eqn.params,
+        lowered=jaxapi.has_lowering(eqn, backend),
     )
 
 

@@ -7,7 +7,7 @@ needs a library that CPU-only machines may lack).
 import linecache
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -25,6 +25,48 @@ from typedpallas.spaces import MemorySpace
 _PALLAS = "jax._src.pallas."
 _HERE = os.path.dirname(typedpallas.__file__) + os.sep
 _KERNELS = os.path.join(_HERE, "kernels") + os.sep
+
+
+def _lowering_tables(backend: Backend) -> Iterable[Any]:
+    """The tables in which a backend's own lowering looks up primitives, one for each kind of core or thread.
+
+    They grow when a module that brings primitives is imported, so they are read afresh each time.
+    """
+    if backend == "triton":
+        from jax._src.pallas.triton import lowering as triton
+
+        return (triton.triton_lowering_rules,)
+    if backend == "mosaic_tpu":
+        from jax._src.pallas.mosaic import lowering as mosaic
+
+        return mosaic.lowering_rules.values()
+    from jax._src.pallas.mosaic_gpu import lowering as mosaic_gpu
+
+    return mosaic_gpu.mosaic_lowering_rules.values()
+
+
+def has_lowering(eqn: Any, backend: Backend | None) -> bool | None:
+    """Whether the backend has a lowering rule for an equation.
+
+    None if no backend is known or it is not installed, and for operations on refs, which some backends rewrite first.
+    """
+    if backend is None or any(is_ref(atom.aval) for atom in eqn.invars):
+        return None
+    try:
+        return any(eqn.primitive in table for table in _lowering_tables(backend))
+    except ImportError:
+        return None
+
+
+def index_dtypes(eqn: Any) -> tuple[str, ...]:
+    """The element types of the arrays and traced scalars in an access's index, masks and values left out."""
+    tree = eqn.params.get("args_tree")
+    if tree is not None:
+        parts = tree.unflatten(eqn.invars)
+        leaves = jax.tree.leaves(parts[1])
+    else:
+        leaves = eqn.invars[1 if eqn.primitive.name == "get" else 2 :]
+    return tuple(name for leaf in leaves if hasattr(leaf, "aval") and (name := dtype_name(leaf.aval)) is not None)
 
 
 def open_jaxpr(jaxpr: Any) -> Any:
