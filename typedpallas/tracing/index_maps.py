@@ -1,12 +1,182 @@
-"""The index maps of a kernel's operands over its grid."""
+"""The index maps of a kernel's operands over its grid, and what the body does where they go."""
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from typedpallas.events import Context
+from typedpallas.diagnostics import Place
+from typedpallas.dims import Size
+from typedpallas.events import Context, IndexMap, Visits
+from typedpallas.tracing import grid_around, grid_bodies, grid_values, grid_visits, jaxapi
+from typedpallas.tracing.grid_bodies import Body, Tri
+from typedpallas.tracing.grid_visits import Map
 from typedpallas.tracing.located import Located
-from typedpallas.tracing.walk import KernelCall
+from typedpallas.tracing.walk import KernelCall, Operand
+from typedpallas.tracing.windows import block_sizes
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
-    """No events yet: the trace does not look here so far."""
-    yield from ()
+    """One `IndexMap` for each operand that Pallas cuts into blocks, at the map's line."""
+    grid = _Grid.of(kernel)
+    if grid is None:
+        return
+    for position, operand in enumerate(kernel.operands):
+        if operand.mapping is None or operand.array is None or operand.block is None or operand.role == "scratch":
+            continue
+        event = _event(kernel, grid, position, operand)
+        yield Located(event, _place(kernel, operand), kernel.name)
+
+
+def _place(kernel: KernelCall, operand: Operand) -> Place:
+    """The map's own line; the call's where no person wrote the map."""
+    place = jaxapi.place_of_function(jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr).debug_info.func_src_info)
+    return place if place.file and jaxapi.is_user_file(place.file) else kernel.place
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """How the grid runs. ``hidden`` axes come from `jax.vmap`: the body does not see them."""
+
+    extents: tuple[int | None, ...]
+    hidden: tuple[int, ...]
+    parallel: frozenset[int]
+    sequential: bool
+
+    @staticmethod
+    def of(kernel: KernelCall) -> "_Grid | None":
+        mapping = kernel.eqn.params.get("grid_mapping")
+        if mapping is None:
+            return None
+        hidden = tuple(mapping.vmapped_dims)
+        axes = [axis for axis in range(len(kernel.grid)) if axis not in hidden]
+        parallel = set(hidden) | {axes[k] for k in _parallel(kernel, len(axes))}
+        return _Grid(kernel.grid, hidden, frozenset(parallel), kernel.backend == "mosaic_tpu")
+
+    def seen(self, axis: int) -> int | None:
+        """The axis as the body counts it; none if it does not see it."""
+        return None if axis in self.hidden else axis - sum(other < axis for other in self.hidden)
+
+
+def _parallel(kernel: KernelCall, count: int) -> list[int]:
+    """The body's grid axes along which programs may run at once."""
+    declared = semantics(kernel)
+    if kernel.backend == "mosaic_tpu":
+        return [k for k, how in enumerate(declared or ()) if how == "parallel" and k < count]
+    if kernel.backend is None:
+        return []
+    return [k for k in range(count) if declared is None or k >= len(declared) or declared[k] == "parallel"]
+
+
+def semantics(kernel: KernelCall) -> tuple[Literal["parallel", "arbitrary"], ...] | None:
+    """What the call says about each grid axis; none if it says nothing."""
+    given = getattr(kernel.compiler_params, "dimension_semantics", None)
+    if given is None:
+        return None
+    return tuple(
+        "parallel" if "parallel" in str(getattr(how, "value", how)).lower() else "arbitrary" for how in given
+    )
+
+
+def _event(kernel: KernelCall, grid: _Grid, position: int, operand: Operand) -> IndexMap:
+    assert operand.block is not None and operand.array is not None
+    jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
+    found = _map(grid, operand)
+    visits = None if found is None else grid_visits.follow(found, grid.parallel, grid.sequential)
+    output = _output_number(kernel, position)
+    event = IndexMap(
+        name=operand.name,
+        role="in" if output is None else "out",
+        grid=tuple(None if extent is None else Size.of(extent) for extent in grid.extents),
+        parameters=len(jaxpr.invars),
+        results=len(operand.block),
+        block=block_sizes(operand.block),
+        array=tuple(Size.of(extent) if isinstance(extent, int) else None for extent in operand.array),
+        semantics=semantics(kernel),
+        prefetched=len(jaxpr.invars) - len(grid.extents),
+        reads=_reads(kernel, jaxpr, len(grid.extents)) if visits is None else (),
+        visits=visits,
+        guarded=_is_guarded(kernel, position),
+    )
+    return event if output is None else _with_output(event, kernel, grid, position, found, visits, output)
+
+
+def _map(grid: _Grid, operand: Operand) -> Map | None:
+    """The map in numbers; none where the grid, the block or the array is not known."""
+    assert operand.block is not None and operand.array is not None
+    block = tuple(1 if dim == "squeezed" else dim for dim in operand.block)
+    known = [dim for dim in (*block, *operand.array, *grid.extents) if isinstance(dim, int)]
+    if len(known) != len(block) + len(operand.array) + len(grid.extents):
+        return None
+    extents = tuple(extent for extent in grid.extents if extent is not None)
+    return Map(operand.mapping.index_map_jaxpr, extents, tuple(int(dim or 0) for dim in block), operand.array)
+
+
+def _reads(kernel: KernelCall, jaxpr: Any, axes: int) -> tuple[str, ...]:
+    names = {var: operand.name for var, operand in zip(jaxpr.invars[axes:], kernel.operands, strict=False)}
+    read = [atom for eqn in jaxpr.eqns for atom in eqn.invars if not jaxapi.is_literal(atom)]
+    return tuple(dict.fromkeys(names[atom] for atom in read if atom in names))
+
+
+def _is_guarded(kernel: KernelCall, position: int) -> bool:
+    """Whether the operand is reached only through masks or branches, or not by plain accesses at all."""
+    ref = kernel.jaxpr.invars[position]
+    users = [eqn for eqn in kernel.jaxpr.eqns if any(atom is ref for atom in eqn.invars)]
+    return not any(eqn.primitive.name in ("get", "swap", "addupdate") for eqn in users)
+
+
+def _output_number(kernel: KernelCall, position: int) -> int | None:
+    before = [operand.role for operand in kernel.operands[:position]]
+    return before.count("out") if kernel.operands[position].role == "out" else None
+
+
+def _with_output(
+    event: IndexMap,
+    kernel: KernelCall,
+    grid: _Grid,
+    position: int,
+    found: Map | None,
+    visits: Visits | None,
+    output: int,
+) -> IndexMap:
+    collides: Tri = "unknown"
+    stale: Tri = "unknown"
+    if found is not None and visits is not None and (visits.shared or visits.returns):
+        at, whole = grid_values.points(found.grid)
+        ids = grid_visits.block_ids(found, at) if whole else None
+        if ids is not None:
+            body = _body(kernel, grid, position, found, at)
+            collides = _collides(body, ids, grid, visits)
+            stale = grid_bodies.builds_on_stale(body, ids) if visits.returns else "no"
+    return replace(
+        event,
+        aliased=any(out == output for _, out in kernel.aliases),
+        whole_result=grid_around.result_is_whole(kernel, output),
+        collides=collides,
+        keeps_stale=stale,
+    )
+
+
+def _collides(body: Body, ids: Any, grid: _Grid, visits: Visits) -> Tri:
+    if visits.shared is None:
+        return "no"
+    moves = {grid.seen(axis) for axis in grid.parallel}
+    return grid_bodies.stored_together(body, ids, frozenset(axis for axis in moves if axis is not None))
+
+
+def _body(kernel: KernelCall, grid: _Grid, position: int, found: Map, at: Any) -> Body:
+    moves = [_moves(operand, grid, found.grid) for operand in kernel.operands]
+    walked = grid_values.walked(at, found.grid, grid.hidden)
+    return grid_bodies.touches(kernel.jaxpr, position, moves, walked, len(at))
+
+
+def _moves(operand: Operand, grid: _Grid, extents: tuple[int, ...]) -> frozenset[int]:
+    """The axes, as the body counts them, along which what a ref holds changes."""
+    if operand.mapping is None or operand.block is None:
+        return frozenset({grid_bodies.DATA})
+    jaxpr = operand.mapping.index_map_jaxpr
+    used = itertools.chain.from_iterable(
+        grid_visits.axes_of(jaxpr, len(extents), result, extents) for result in range(len(operand.block))
+    )
+    seen = {grid.seen(axis) for axis in used}
+    return frozenset(axis for axis in seen if axis is not None)

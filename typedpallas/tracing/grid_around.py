@@ -1,0 +1,98 @@
+"""What surrounds a kernel in its program: whether arrays come in and results go out as they are."""
+
+from typing import Any
+
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.walk import KernelCall
+
+_WHOLE = (
+    "add_any",
+    "abs",
+    "copy",
+    "convert_element_type",
+    "cos",
+    "erf",
+    "exp",
+    "integer_pow",
+    "log",
+    "logistic",
+    "neg",
+    "reshape",
+    "rsqrt",
+    "sin",
+    "sqrt",
+    "square",
+    "tanh",
+    "transpose",
+)
+"""Functions of one array that keep every element of it."""
+_CALLS = ("pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call")
+
+
+def result_is_whole(kernel: KernelCall, output: int) -> bool | None:
+    """Whether every element of a result reaches the program's results; none where that is not known.
+
+    A caller that slices a padded result never sees the blocks that a kernel leaves out.
+    """
+    if not kernel.path:
+        return None
+    var = kernel.eqn.outvars[output]
+    for level in range(len(kernel.path) - 1, -1, -1):
+        jaxpr = kernel.path[level][0]
+        positions = _whole_in(jaxpr, var)
+        if not positions:
+            return None
+        if level == 0:
+            return True
+        outer = kernel.path[level - 1][1]
+        if outer.primitive.name not in _CALLS or len(positions) != 1 or len(outer.outvars) != len(jaxpr.outvars):
+            return None
+        var = outer.outvars[positions[0]]
+    return None
+
+
+def _whole_in(jaxpr: Any, var: Any) -> list[int] | None:
+    """The results of a jaxpr that hold all of ``var``; none if it is used in any other way."""
+    held = {var}
+    for eqn in jaxpr.eqns:
+        if any(not jaxapi.is_literal(atom) and atom in held for atom in eqn.invars):
+            if eqn.primitive.name not in _WHOLE:
+                return None
+            held.update(eqn.outvars)
+    return [i for i, atom in enumerate(jaxpr.outvars) if not jaxapi.is_literal(atom) and atom in held]
+
+
+def is_argument(kernel: KernelCall, position: int) -> bool:
+    """Whether an operand of the kernel's equation is an argument of the program, untouched."""
+    if not kernel.path:
+        return False
+    atom = kernel.eqn.invars[position]
+    for level in range(len(kernel.path) - 1, -1, -1):
+        jaxpr = kernel.path[level][0]
+        if jaxapi.is_literal(atom) or atom not in jaxpr.invars:
+            return False
+        if level == 0:
+            return True
+        outer = kernel.path[level - 1][1]
+        if outer.primitive.name not in _CALLS or len(outer.invars) != len(jaxpr.invars):
+            return False
+        atom = outer.invars[jaxpr.invars.index(atom)]
+    return False
+
+
+def is_result(kernel: KernelCall, output: int) -> bool:
+    """Whether a result of the kernel's equation is a result of the program, untouched and used nowhere else."""
+    if not kernel.path:
+        return False
+    var = kernel.eqn.outvars[output]
+    for level in range(len(kernel.path) - 1, -1, -1):
+        jaxpr = kernel.path[level][0]
+        if any(atom is var for eqn in jaxpr.eqns for atom in eqn.invars) or var not in jaxpr.outvars:
+            return False
+        if level == 0:
+            return True
+        outer = kernel.path[level - 1][1]
+        if outer.primitive.name not in _CALLS or len(outer.outvars) != len(jaxpr.outvars):
+            return False
+        var = outer.outvars[jaxpr.outvars.index(var)]
+    return False

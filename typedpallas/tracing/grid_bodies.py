@@ -1,0 +1,277 @@
+"""What a kernel's body does to one output at each grid point: when it loads, when it stores, where, and what.
+
+Conditions and indices that follow from program ids are known at every point; whatever depends on data is not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from typedpallas.tracing import grid_values, jaxapi
+
+type Ints = np.ndarray[Any, Any]
+type Tri = Literal["yes", "no", "unknown"]
+
+OLD = -1
+"""Stands, among grid axes, for the old content of the output."""
+DATA = -2
+"""Stands, among grid axes, for data whose origin is not followed."""
+_LOADS = ("get", "masked_load")
+_STORES = ("swap", "addupdate", "masked_swap")
+_INLINED = ("pjit", "jit", "closed_call")
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access to the output. ``when`` has one truth value for each grid point; none where it depends on data."""
+
+    kind: Literal["load", "store", "other"]
+    when: Ints | None
+    whole: bool = False
+    """Whether it takes all elements of the block, unmasked."""
+    starts: tuple[Ints, ...] | None = None
+    """The first element along each axis, at each grid point, of an access that is not masked."""
+    sizes: tuple[int, ...] = ()
+    """The elements along each axis of such an access."""
+    depends: frozenset[int] = frozenset()
+    """Stores: the grid axes, `OLD` or data, that the value is computed from."""
+
+
+@dataclass
+class _State:
+    env: dict[Any, grid_values.Value]
+    depends: dict[Any, frozenset[int]]
+    refs: dict[Any, frozenset[int]]
+    """Each ref to the grid axes that its block moves along."""
+    output: Any
+    when: Ints | None
+    looped: bool = False
+
+
+@dataclass
+class Body:
+    """Every touch of one output, in program order, at ``points`` grid points."""
+
+    grid: grid_values.Walked
+    points: int
+    touches: list[Touch] = field(default_factory=list)
+    selects_old: bool = False
+    """Whether old content goes through a select, which may drop it."""
+
+
+def touches(jaxpr: Any, output: int, moves: Sequence[frozenset[int]], grid: grid_values.Walked, points: int) -> Body:
+    """The body's touches of its operand number ``output``; ``moves`` has each operand's axes."""
+    body = Body(grid, points)
+    refs = dict(zip(jaxpr.invars, moves, strict=True))
+    state = _State({}, {}, refs, jaxpr.invars[output], np.ones(points, dtype=bool))
+    _walk(jaxpr, state, body)
+    return body
+
+
+def _walk(jaxpr: Any, state: _State, body: Body) -> None:
+    used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if not jaxapi.is_literal(atom)} | {
+        atom for atom in jaxpr.outvars if not jaxapi.is_literal(atom)
+    }
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        state.env.update(zip(eqn.outvars, grid_values.results(eqn, state.env, body.grid), strict=True))
+        depends = _depends(eqn, state)
+        if name == "select_n" and OLD in depends:
+            body.selects_old = True
+        inner = list(jaxapi.inner_jaxprs(eqn))
+        if name == "cond":
+            _branches(eqn, inner, state, body)
+        elif name == "run_scoped" and inner:
+            _enter(inner[0], list(inner[0].constvars), eqn.invars, state, body)
+        elif name in _INLINED and inner and len(inner[0].invars) == len(eqn.invars):
+            _enter(inner[0], list(inner[0].invars), eqn.invars, state, body)
+        elif name == "scan" and len(inner) == 1 and len(inner[0].invars) == len(eqn.invars):
+            _loop(inner[0], eqn, state, body)
+        elif any(atom is state.output for atom in eqn.invars):
+            _touch(eqn, name, state, body, used)
+        state.depends.update({var: depends for var in eqn.outvars})
+
+
+def _depends(eqn: Any, state: _State) -> frozenset[int]:
+    """What an equation's results are computed from."""
+    name = eqn.primitive.name
+    found: set[int] = set()
+    if name == "program_id":
+        found.add(eqn.params["axis"])
+    for atom in eqn.invars:
+        if jaxapi.is_literal(atom):
+            continue
+        if atom in state.refs:
+            found |= {OLD} if atom is state.output else state.refs[atom]
+        found |= state.depends.get(atom, frozenset())
+    if list(jaxapi.inner_jaxprs(eqn)) and name not in ("pjit", "jit"):
+        found.add(DATA)
+    return frozenset(found)
+
+
+def _enter(inner: Any, variables: list[Any], operands: Sequence[Any], state: _State, body: Body) -> None:
+    """Walk a jaxpr whose inputs are these operands."""
+    env: dict[Any, grid_values.Value] = {}
+    depends: dict[Any, frozenset[int]] = {}
+    refs: dict[Any, frozenset[int]] = {}
+    output = None
+    for var, atom in zip(variables, operands, strict=True):
+        env[var] = None if state.looped else grid_values.read(state.env, atom)
+        if jaxapi.is_literal(atom):
+            continue
+        depends[var] = state.depends.get(atom, frozenset()) | ({DATA} if state.looped else frozenset())
+        if atom in state.refs:
+            refs[var] = state.refs[atom]
+        output = var if atom is state.output else output
+    entered = _State(env, depends, refs, output, state.when, state.looped)
+    _walk(inner, entered, body)
+
+
+def _loop(inner: Any, eqn: Any, state: _State, body: Body) -> None:
+    """A loop of known length runs its body; what it carries is not followed."""
+    if not eqn.params["length"]:
+        return
+    outer = _State(state.env, state.depends, state.refs, state.output, state.when, looped=True)
+    _enter(inner, list(inner.invars), eqn.invars, outer, body)
+
+
+def _branches(eqn: Any, inner: list[Any], state: _State, body: Body) -> None:
+    which = grid_values.read(state.env, eqn.invars[0])
+    for number, branch in enumerate(inner):
+        when: Ints | None = None
+        if which is not None and state.when is not None:
+            when = state.when & np.broadcast_to(which.astype(int) == number, (body.points,))
+        entered = _State(state.env, state.depends, state.refs, state.output, when, state.looped)
+        _enter(branch, list(branch.invars), eqn.invars[1:], entered, body)
+
+
+def _touch(eqn: Any, name: str, state: _State, body: Body, used: set[Any]) -> None:
+    if name not in (*_LOADS, *_STORES) or jaxapi.accessed(eqn)[0] is not state.output:
+        body.touches.append(Touch("other", state.when))
+        return
+    starts, sizes, whole = _where(eqn, state, body)
+    value = jaxapi.accessed(eqn)[1]
+    if value is None:
+        body.touches.append(Touch("load", state.when, whole, starts, sizes))
+        return
+    adds = name == "addupdate"
+    if adds or any(var in used for var in eqn.outvars):
+        body.touches.append(Touch("load", state.when, whole, starts, sizes))
+    origin = frozenset() if jaxapi.is_literal(value) else state.depends.get(value, frozenset())
+    origin |= {OLD} if adds else frozenset()
+    body.touches.append(Touch("store", state.when, whole, starts, sizes, origin))
+
+
+def _where(eqn: Any, state: _State, body: Body) -> tuple[tuple[Ints, ...] | None, tuple[int, ...], bool]:
+    """First element and size along each axis, and whether all of the block is taken; none where it is masked."""
+    index = _index(eqn)
+    shape = jaxapi.accessed(eqn)[0].aval.shape
+    if index is None or len(index) != len(shape):
+        return None, (), False
+    starts: list[Ints] = []
+    whole = True
+    for (start, size), extent in zip(index, shape, strict=True):
+        value = np.asarray(start) if isinstance(start, int) else grid_values.read(state.env, start)
+        if value is None:
+            return None, (), False
+        starts.append(np.broadcast_to(value, (body.points,)))
+        whole = whole and size == extent and not np.any(value)
+    return tuple(starts), tuple(size for _, size in index), whole
+
+
+def _index(eqn: Any) -> list[tuple[Any, int]] | None:
+    """Start and size along each axis of an unmasked access; none where it is no plain rectangle."""
+    if "args_tree" in eqn.params:
+        parts = eqn.params["args_tree"].unflatten(eqn.invars)
+        transforms, mask = parts[1], parts[3 if eqn.primitive.name == "masked_swap" else 2]
+        if mask is not None:
+            return None
+    else:
+        first = {"get": 1, "swap": 2, "addupdate": 2}[eqn.primitive.name]
+        transforms = eqn.params["tree"].unflatten(eqn.invars[first:])
+    if not transforms:
+        return [(0, extent) for extent in jaxapi.accessed(eqn)[0].aval.shape]
+    if len(transforms) != 1 or not hasattr(transforms[0], "indices"):
+        return None
+    return _plain(transforms[0].indices)
+
+
+def _plain(indices: Sequence[Any]) -> list[tuple[Any, int]] | None:
+    found: list[tuple[Any, int]] = []
+    for index in indices:
+        if hasattr(index, "start"):
+            if index.stride != 1 or not isinstance(index.size, int):
+                return None
+            found.append((index.start, index.size))
+        elif isinstance(index, int) or getattr(getattr(index, "aval", None), "shape", None) == ():
+            found.append((index, 1))
+        else:
+            return None
+    return found
+
+
+def stored_together(body: Body, ids: Ints, moves: frozenset[int]) -> Tri:
+    """Whether two points that share a block (equal ``ids``) store different values to the same elements of it.
+
+    Args:
+        body: the touches.
+        ids: each point's block as one number.
+        moves: the grid axes, as the body counts them, along which those points differ.
+    """
+    verdict: Tri = "no"
+    for touch in body.touches:
+        if touch.kind == "load":
+            continue
+        if touch.kind == "other" or touch.when is None or touch.starts is None:
+            verdict = "unknown"
+            continue
+        at = np.nonzero(touch.when)[0]
+        keys = np.stack([ids[at], *(start[at] for start in touch.starts)], axis=1)
+        if len(np.unique(keys, axis=0)) == len(keys):
+            verdict = verdict if touch.whole or _one_size_apart(keys, touch) else "unknown"
+        elif touch.depends & (moves | {OLD}):
+            return "yes"
+        elif DATA in touch.depends:
+            verdict = "unknown"
+    return verdict
+
+
+def _one_size_apart(keys: Ints, touch: Touch) -> bool:
+    """Whether stores that start at different elements of a block cannot overlap: they differ by whole sizes."""
+    starts = keys[:, 1:]
+    return bool(touch.sizes) and bool((starts % np.array(touch.sizes) == 0).all())
+
+
+def builds_on_stale(body: Body, ids: Ints) -> Tri:
+    """Whether the last visit of a block that comes back builds on what was in it, or leaves it unwritten.
+
+    ``ids``: each point's block, in the order in which the points run.
+    """
+    starts = np.concatenate([[0], np.nonzero(ids[1:] != ids[:-1])[0] + 1])
+    ends = np.concatenate([starts[1:], [len(ids)]])
+    last = {int(ids[start]): run for run, start in enumerate(starts)}
+    counts: dict[int, int] = {}
+    for start in starts:
+        counts[int(ids[start])] = counts.get(int(ids[start]), 0) + 1
+    runs = [run for block, run in last.items() if counts[block] > 1]
+    position, end = starts[runs], ends[runs]
+    while len(position):
+        open_runs = np.ones(len(position), dtype=bool)
+        for touch in body.touches:
+            if touch.when is None or touch.kind == "other":
+                return "unknown"
+            now = touch.when[position] & open_runs
+            if touch.kind == "load" and now.any():
+                return "unknown" if body.selects_old else "yes"
+            if touch.kind == "store" and now.any():
+                if not touch.whole:
+                    return "unknown"
+                open_runs &= ~now
+        left = open_runs & (position + 1 == end)
+        if left.any():
+            return "yes"
+        keep = open_runs & (position + 1 < end)
+        position, end = position[keep] + 1, end[keep]
+    return "no"

@@ -1,0 +1,238 @@
+"""Where an index map goes over the grid: blocks out of range, never visited, shared, or visited again.
+
+A map is cut into groups of results that depend on common grid axes; each group is followed over its own axes only,
+so that large grids stay exact as long as no single group is large.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from typedpallas.events import Point, Visits
+from typedpallas.tracing import grid_values, jaxapi
+
+type Ints = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Map:
+    """An index map over a grid of known extents. ``block`` and ``array`` in elements."""
+
+    jaxpr: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    array: tuple[int, ...]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Blocks along each axis of the array, a partial last one counted."""
+        return tuple(-(-extent // size) for extent, size in zip(self.array, self.block, strict=True))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Results that depend on common grid axes: where they go at ``at``, which has one row for each point."""
+
+    results: tuple[int, ...]
+    axes: tuple[int, ...]
+    at: Ints
+    values: Ints
+    complete: bool
+
+
+def follow(found: Map, parallel: frozenset[int], sequential: bool) -> Visits | None:
+    """The visits of a map; none where it depends on data.
+
+    Args:
+        found: the map.
+        parallel: the grid axes along which programs may run at once.
+        sequential: whether the rest of the grid runs in order, last axis fastest.
+    """
+    if 0 in found.grid or 0 in found.array:
+        return None
+    groups = _groups(found)
+    if groups is None:
+        return None
+    complete = all(group.complete for group in groups)
+    missing, count = _missing(groups, found.blocks) if complete else (None, 0)
+    return Visits(
+        complete=complete,
+        outside=_outside(groups, found),
+        blocks=found.blocks,
+        missing=missing,
+        missing_count=count,
+        shared=_shared(groups, found, parallel),
+        returns=_returns(groups, found) if sequential and complete else None,
+    )
+
+
+def at_points(found: Map, at: Ints) -> list[grid_values.Value]:
+    """Each result at each of the grid points in ``at``."""
+    jaxpr = jaxapi.open_jaxpr(found.jaxpr)
+    ids: list[grid_values.Value] = [at[:, axis] for axis in range(len(found.grid))]
+    data: list[grid_values.Value] = [None] * (len(jaxpr.invars) - len(ids))
+    walked = grid_values.walked(at, found.grid)
+    return grid_values.evaluate(jaxpr, ids + data, walked)
+
+
+def _groups(found: Map) -> list[_Group] | None:
+    wanted = list(range(len(found.block)))
+    axes = [axes_of(found.jaxpr, len(found.grid), result, found.grid) for result in wanted]
+    groups = []
+    while wanted:
+        members = [wanted.pop(0)]
+        used = set(axes[members[0]])
+        while more := [result for result in wanted if axes[result] & used]:
+            members += more
+            used |= {axis for result in more for axis in axes[result]}
+            wanted = [result for result in wanted if result not in more]
+        group = _group(found, tuple(members), tuple(sorted(used)))
+        if group is None:
+            return None
+        groups.append(group)
+    return groups
+
+
+def _group(found: Map, results: tuple[int, ...], axes: tuple[int, ...]) -> _Group | None:
+    own, complete = grid_values.points([found.grid[axis] for axis in axes])
+    at = np.zeros((len(own), len(found.grid)), dtype=np.int64)
+    at[:, list(axes)] = own
+    values = at_points(found, at)
+    columns = [values[result] for result in results]
+    if any(column is None for column in columns):
+        return None
+    wide = [np.broadcast_to(column, (len(at),)) for column in columns if column is not None]
+    return _Group(results, axes, at, np.stack(wide, axis=1), complete)
+
+
+def axes_of(jaxpr: Any, count: int, result: int, grid: Sequence[int]) -> set[int]:
+    """The grid axes, longer than one step, that a result is computed from."""
+    opened = jaxapi.open_jaxpr(jaxpr)
+    known: dict[Any, set[int]] = {
+        var: {axis} if grid[axis] > 1 else set() for axis, var in enumerate(opened.invars[:count])
+    }
+    for eqn in opened.eqns:
+        if eqn.primitive.name == "mul" and any(jaxapi.is_literal(a) and np.all(a.val == 0) for a in eqn.invars):
+            used: set[int] = set()
+        else:
+            used = set().union(*(known.get(a, set()) for a in eqn.invars if not jaxapi.is_literal(a)))
+        known.update({var: used for var in eqn.outvars})
+    atom = opened.outvars[result]
+    return set() if jaxapi.is_literal(atom) else known.get(atom, set())
+
+
+def _outside(groups: list[_Group], found: Map) -> tuple[Point, Point, int] | None:
+    for group in groups:
+        limits = np.array([found.blocks[result] for result in group.results])
+        wrong = (group.values < 0) | (group.values >= limits)
+        rows = np.nonzero(wrong.any(axis=1))[0]
+        if len(rows):
+            row = rows[0]
+            point = _point(group.at[row])
+            axis = group.results[int(np.nonzero(wrong[row])[0][0])]
+            return point, _index_at(found, point), axis
+    return None
+
+
+def _point(row: Ints) -> Point:
+    return tuple(int(value) for value in row)
+
+
+def _index_at(found: Map, point: Point) -> Point:
+    values = at_points(found, np.array([point]))
+    return tuple(int(np.ravel(value)[0]) for value in values if value is not None)
+
+
+def _ids(group: _Group, blocks: Sequence[int]) -> Ints:
+    """Each point's blocks within the group as one number; -1 outside of the array."""
+    sizes = np.array([blocks[result] for result in group.results])
+    inside = ((group.values >= 0) & (group.values < sizes)).all(axis=1)
+    ids = np.zeros(len(group.values), dtype=np.int64)
+    for column, size in enumerate(sizes):
+        ids = ids * size + group.values[:, column]
+    return np.where(inside, ids, -1)
+
+
+def _missing(groups: list[_Group], blocks: tuple[int, ...]) -> tuple[Point | None, int]:
+    first = [0] * len(blocks)
+    seen_total, missed = 1, False
+    for group in groups:
+        sizes = [blocks[result] for result in group.results]
+        total = math.prod(sizes)
+        seen = np.unique(_ids(group, blocks))
+        seen = seen[seen >= 0]
+        seen_total *= len(seen)
+        if len(seen) == total:
+            continue
+        gap = (
+            int(np.nonzero(seen != np.arange(len(seen)))[0][0]) if (seen != np.arange(len(seen))).any() else len(seen)
+        )
+        if not missed:
+            for result, value in zip(group.results, np.unravel_index(gap, sizes), strict=True):
+                first[result] = int(value)
+        missed = True
+    return (tuple(first) if missed else None), math.prod(blocks) - seen_total
+
+
+def _shared(groups: list[_Group], found: Map, parallel: frozenset[int]) -> tuple[Point, Point, Point, int] | None:
+    used = {axis for group in groups for axis in group.axes}
+    origin = (0,) * len(found.grid)
+    for axis in sorted(parallel - used):
+        if found.grid[axis] > 1:
+            other = tuple(int(k == axis) for k in range(len(found.grid)))
+            return origin, other, _index_at(found, origin), axis
+    for group in groups:
+        if not parallel & set(group.axes):
+            continue
+        ids = _ids(group, found.blocks)
+        order = np.argsort(ids, kind="stable")
+        same = np.nonzero((ids[order][1:] == ids[order][:-1]) & (ids[order][1:] >= 0))[0]
+        for a, b in zip(order[same], order[same + 1], strict=True):
+            differ = [axis for axis in group.axes if group.at[a][axis] != group.at[b][axis] and axis in parallel]
+            if differ:
+                point = _point(group.at[a])
+                return point, _point(group.at[b]), _index_at(found, point), differ[0]
+    return None
+
+
+def _returns(groups: list[_Group], found: Map) -> tuple[Point, Point, Point] | None:
+    """The first block that is visited again after another one was."""
+    at, whole = grid_values.points(found.grid)
+    if whole:
+        ids = block_ids(found, at)
+        return None if ids is None else _first_return(ids, at, found)
+    injective = all(len(np.unique(_ids(group, found.blocks))) == len(group.at) for group in groups)
+    used = {axis for group in groups for axis in group.axes}
+    for axis, extent in enumerate(found.grid):
+        inside = [later for later in range(axis + 1, len(found.grid)) if later in used and found.grid[later] > 1]
+        if injective and axis not in used and extent > 1 and inside:
+            back = tuple(int(k == axis) for k in range(len(found.grid)))
+            left = tuple(found.grid[k] - 1 if k > axis and k not in used else 0 for k in range(len(found.grid)))
+            return _index_at(found, back), left, back
+    return None
+
+
+def block_ids(found: Map, at: Ints) -> Ints | None:
+    """Each grid point's block as one number; none where the map depends on data."""
+    ids = np.zeros(len(at), dtype=np.int64)
+    for value, size in zip(at_points(found, at), found.blocks, strict=True):
+        if value is None:
+            return None
+        ids = ids * (size + 2) + np.clip(np.broadcast_to(value, (len(at),)), -1, size) + 1
+    return ids
+
+
+def _first_return(ids: Ints, at: Ints, found: Map) -> tuple[Point, Point, Point] | None:
+    starts = np.concatenate([[0], np.nonzero(ids[1:] != ids[:-1])[0] + 1])
+    seen: dict[int, int] = {}
+    for run, start in enumerate(starts):
+        block = int(ids[start])
+        if block in seen:
+            back = _point(at[start])
+            return _index_at(found, back), _point(at[seen[block]]), back
+        end = starts[run + 1] - 1 if run + 1 < len(starts) else len(ids) - 1
+        seen[block] = int(end)
+    return None
