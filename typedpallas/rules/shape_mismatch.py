@@ -58,8 +58,7 @@ class ShapeMismatch(Rule):
             expected="operands that fit",
             found=", ".join(f"`{operand}`" for operand in event.operands) or "shapes that do not",
             notes=(f"JAX says: {event.refusal}",),
-            help="print the shapes beside each other; `[:, None]`, `keepdims=True` and `jnp.broadcast_to` add axes, "
-            "a block size that was rounded to 0 is a sign of a dim smaller than a tile",
+            help=_operation_help(event),
         )
 
     def _store(self, event: Access, context: Context) -> Iterator[Finding]:
@@ -97,6 +96,15 @@ def _numbers(axis: int, want: Size, have: Size, witness: object) -> str:
         return f"axis {axis}: {want} against {have}"
     names = ", ".join(f"{name} = {value}" for name, value in values.items())
     return f"{names}: axis {axis} is {want.evaluate(values)} against {have.evaluate(values)}"
+
+
+def _operation_help(event: Operation) -> str:
+    if "contract" in event.refusal:
+        return "the axes that are summed over differ: transpose an operand with `.T`, or sum over another axis"
+    return (
+        "print the shapes beside each other; `[:, None]`, `keepdims=True` and `jnp.broadcast_to` add axes, "
+        "a block size that was rounded to 0 is a sign of a dim smaller than a tile"
+    )
 
 
 def _store_help(event: Access) -> str:
