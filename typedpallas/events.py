@@ -105,7 +105,7 @@ class IndexMap:
     aliased: bool = False
     """Outputs: whether an input's memory is reused, so that what is not written keeps its old content."""
     whole_result: bool | None = None
-    """Outputs: whether all of the result is used, as far as what follows the kernel is known."""
+    """Outputs: true if all of the result is used, false if none of it is; none where that is not known."""
     collides: Literal["yes", "no", "unknown"] = "unknown"
     """Outputs: whether programs that share a block store different values to the same elements of it."""
     keeps_stale: Literal["yes", "no", "unknown"] = "unknown"
@@ -160,7 +160,7 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """An intermediate value of a kernel."""
+    """A value that a kernel works with; ``primitive`` says what makes it: a grid bound, an operand, an index map."""
 
     primitive: str
     shape: Shape
@@ -257,6 +257,10 @@ class MemoryUse:
     limit: int
     limit_from: str
     """Where the limit comes from, for messages."""
+    most: int | None = None
+    """The highest limit that the target gives to a kernel that asks for it."""
+    fitting: tuple[int, int] | None = None
+    """A block size, in elements, and the largest smaller one with which everything fits."""
 
     @property
     def low(self) -> int:

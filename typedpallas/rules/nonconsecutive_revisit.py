@@ -60,7 +60,7 @@ class NonconsecutiveRevisit(Rule):
         assert isinstance(event, IndexMap)
         if event.role != "out" or context.machine != "tpu" or event.visits is None or event.visits.returns is None:
             return
-        if event.keeps_stale == "no":
+        if event.keeps_stale == "no" or event.whole_result is False:
             return
         block, left, back = event.visits.returns
         make = self.refuted if event.keeps_stale == "yes" else self.open

@@ -34,8 +34,8 @@ class WriteRace(Rule):
     """Programs that run at the same time store different values to the same elements of an output.
 
     On a GPU every two programs of a grid may run at once. On a TPU those may that differ along a grid axis declared
-    `parallel`: a chip with two cores in one device splits it between them, and each core writes its own copy back;
-    a chip with one core runs it in order, so there the verdict stays open. Atomic updates, stores under a condition
+    `parallel`: a chip with two cores in one device (v5p) splits it between them, and each core writes its own copy
+    back; a chip with one core runs it in order all the same. Atomic updates, stores under a condition
     that one program meets, and stores of the same value by all are no race.
 
     Machines: GPU; TPU with a `parallel` axis. Source: CUDA's memory model; Pallas's documentation of
@@ -59,12 +59,10 @@ class WriteRace(Rule):
         assert isinstance(event, IndexMap)
         if event.role != "out" or event.visits is None or event.visits.shared is None:
             return
-        if event.collides == "no" and context.machine != "tpu":
+        if event.collides == "no" or event.whole_result is False or _runs_in_order(context):
             return
         first, second, block, axis = event.visits.shared
-        certain = _is_certain(event, context)
-        if not certain and event.collides == "no":
-            return
+        certain = event.collides == "yes" and (context.machine == "gpu" or context.target is not None)
         make = self.refuted if certain else self.open
         yield make(
             blame="map",
@@ -86,11 +84,9 @@ class WriteRace(Rule):
         )
 
 
-def _is_certain(event: IndexMap, context: Context) -> bool:
-    if context.machine == "gpu":
-        return event.collides == "yes"
-    cores = context.target.cores if isinstance(context.target, TpuTarget) else 1
-    return cores > 1 and event.collides == "yes"
+def _runs_in_order(context: Context) -> bool:
+    """Whether the chip has one core in a device, so that even `parallel` axes run in order."""
+    return isinstance(context.target, TpuTarget) and context.target.cores == 1
 
 
 def _help(context: Context, axis: int) -> str:

@@ -30,13 +30,16 @@ _CALLS = ("pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 
 
 def result_is_whole(kernel: KernelCall, output: int) -> bool | None:
-    """Whether every element of a result reaches the program's results; none where that is not known.
+    """Whether every element of a result reaches the program's results; false where nobody uses the result at all.
 
-    A caller that slices a padded result never sees the blocks that a kernel leaves out.
+    None where that is not known: a caller that slices a padded result never sees what a kernel leaves out.
     """
     if not kernel.path:
         return None
     var = kernel.eqn.outvars[output]
+    own = kernel.path[-1][0]
+    if not any(atom is var for atom in (*own.outvars, *(atom for eqn in own.eqns for atom in eqn.invars))):
+        return False
     for level in range(len(kernel.path) - 1, -1, -1):
         jaxpr = kernel.path[level][0]
         positions = _whole_in(jaxpr, var)

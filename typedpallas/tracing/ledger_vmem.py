@@ -1,0 +1,217 @@
+"""The VMEM of one TPU kernel: windows with their buffers, and scratch, padded to tiles.
+
+Measured against libtpu 0.0.48.1, whose message says what a kernel asked for. What is not counted: the compiler's own
+temporaries. What is not certain: XLA may keep a whole array in VMEM around the kernel, and then its window costs
+nothing.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from typedpallas import dtypes, tpu
+from typedpallas.chips import TpuTarget
+from typedpallas.events import MemoryItem, MemoryUse
+from typedpallas.tracing import grid_around, grid_visits, jaxapi
+from typedpallas.tracing.walk import KernelCall, Operand
+
+_WORD_BITS = 32
+_RESERVED = 8 << 20
+"""XLA keeps no array in VMEM that leaves less than this for everything else. Bytes; a bound from below."""
+_FIRST_PREFETCHING_GENERATION = 7
+"""From this generation on, XLA copies the program's own arguments to VMEM ahead of a kernel where they fit."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One operand's block in VMEM. ``shape`` in elements, squeezed dims as 1."""
+
+    name: str
+    shape: tuple[int, ...]
+    bits: int
+    buffers: tuple[int, int]
+    """At least and at most."""
+    sure: bool
+    """Whether the compiler certainly allocates it."""
+
+    def item(self) -> MemoryItem:
+        """What it costs."""
+        low, high = padded(self.shape, self.bits)
+        most = self.buffers[1]
+        return MemoryItem(
+            name=self.name,
+            low=low * self.buffers[0] if self.sure else 0,
+            high=high * most,
+            how=f"{most} buffer{'s' if most > 1 else ''} of {_written(self.shape, self.bits)}",
+        )
+
+
+def use(kernel: KernelCall, target: TpuTarget) -> MemoryUse | None:
+    """The ledger; none where a size is not known."""
+    windows = _windows(kernel, target)
+    scratch = _scratch(kernel)
+    if windows is None or scratch is None:
+        return None
+    limit, source = _limit(kernel, target)
+    items = (*(window.item() for window in windows), *scratch)
+    return MemoryUse(
+        space="vmem",
+        items=tuple(sorted(items, key=lambda item: -item.high)),
+        limit=limit,
+        limit_from=source,
+        most=target.vmem_most_bytes,
+        fitting=_fitting(windows, sum(item.high for item in scratch), limit),
+    )
+
+
+def padded(shape: Sequence[int], bits: int) -> tuple[int, int]:
+    """Bytes of an array in tiles, at least and at most.
+
+    Rows come in eights, or in a smaller power of two where there are fewer; lanes in 128s.
+    """
+    packing = _WORD_BITS // bits
+    if len(shape) < 2:
+        lanes = _up(math.prod(shape), 128 * packing)
+        return lanes * bits // 8, lanes * bits // 8
+    *lead, rows, columns = shape
+    fewest = _up(rows, 8) if rows > 4 else 1 << (rows - 1).bit_length()
+    row = math.prod(lead) * _up(columns, 128) * bits
+    return row * fewest // 8, row * _up(rows, 8 * packing) // 8
+
+
+def _up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+def _written(shape: Sequence[int], bits: int) -> str:
+    return f"({', '.join(map(str, shape))}) x {bits} bits"
+
+
+def _bits(dtype: str | None) -> int | None:
+    marker = dtypes.from_jax_name(dtype or "")
+    return _WORD_BITS if dtype == "bool" else marker.bits if marker else None
+
+
+def _windows(kernel: KernelCall, target: TpuTarget) -> list[Window] | None:
+    found = []
+    counts = {"in": 0, "out": 0}
+    for operand in kernel.operands:
+        if operand.role not in counts:
+            continue
+        number = counts[operand.role]
+        counts[operand.role] += 1
+        if operand.mapping is None or operand.space is not tpu.VMEM:
+            continue
+        bits = _bits(operand.dtype)
+        shape = tuple(1 if dim == "squeezed" else dim for dim in operand.block or ())
+        if bits is None or not all(isinstance(dim, int) for dim in shape):
+            return None
+        sizes = tuple(int(dim or 0) for dim in shape)
+        sure = _is_sure(kernel, operand, number, bits, target)
+        found.append(Window(operand.name, sizes, bits, _buffers(kernel, operand), sure))
+    return found
+
+
+def _buffers(kernel: KernelCall, operand: Operand) -> tuple[int, int]:
+    """One buffer where the block never moves, two where it does."""
+    asked = getattr(operand.mapping.pipeline_mode, "buffer_count", None)
+    if asked == 1:
+        return 1, 1
+    extents = [2 if extent is None else extent for extent in kernel.grid]
+    jaxpr = operand.mapping.index_map_jaxpr
+    axes = set().union(
+        *(grid_visits.axes_of(jaxpr, len(extents), k, extents) for k in range(len(operand.block or ())))
+    )
+    reads = any(eqn.primitive.name == "get" for eqn in jaxapi.open_jaxpr(jaxpr).eqns)
+    if not axes and not reads:
+        return 1, 1
+    known = any(kernel.grid[axis] is not None for axis in axes)
+    return (2, 2) if known else (1, 2)
+
+
+def _is_sure(kernel: KernelCall, operand: Operand, number: int, bits: int, target: TpuTarget) -> bool:
+    """Whether the array certainly stays in HBM, so that its window is needed."""
+    params = kernel.compiler_params
+    if operand.role == "in" and any(getattr(params, "allow_input_fusion", None) or ()):
+        return False
+    aliased = {pair[0 if operand.role == "in" else 1] for pair in kernel.aliases}
+    if number in aliased:
+        return False
+    array = operand.array or ()
+    if target.vmem_most_bytes == target.vmem_default_bytes:
+        return True
+    if padded(array, bits)[0] > target.vmem_most_bytes - _RESERVED:
+        return True
+    return target.generation < _FIRST_PREFETCHING_GENERATION and _is_untouched(kernel, operand, number, array)
+
+
+def _is_untouched(kernel: KernelCall, operand: Operand, number: int, array: tuple[int, ...]) -> bool:
+    """Whether the array is the program's own argument or result, in a layout that needs no copy."""
+    if operand.dtype == "bool" or any(extent % step for extent, step in zip(array[::-1], (128, 8), strict=False)):
+        return False
+    if len(array) == 1 and array[0] % 1024:
+        return False
+    if operand.role == "out":
+        return grid_around.is_result(kernel, number)
+    mapping = kernel.eqn.params["grid_mapping"]
+    return grid_around.is_argument(kernel, mapping.num_dynamic_grid_bounds + mapping.num_index_operands + number)
+
+
+def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
+    found = []
+    for operand, var in zip(kernel.operands, kernel.jaxpr.invars, strict=False):
+        if operand.role == "scratch" and operand.space is tpu.VMEM:
+            item = _buffer(operand.name, operand.aval, _is_read(kernel.jaxpr, var))
+            if item is None:
+                return None
+            found.append(item)
+    return found
+
+
+def _buffer(name: str, aval: Any, sure: bool) -> MemoryItem | None:
+    shape, dtype = jaxapi.shape_of(aval), jaxapi.dtype_name(aval)
+    bits = _bits(dtype)
+    if shape is None or bits is None or any(extent is None for extent in shape):
+        return None
+    sizes = tuple(int(extent or 0) for extent in shape)
+    low, high = padded(sizes, bits)
+    certain = sure and dtype != "bool"
+    return MemoryItem(name=name, low=low if certain else 0, high=high, how=f"scratch of {_written(sizes, bits)}")
+
+
+def _is_read(jaxpr: Any, var: Any) -> bool:
+    """Whether a buffer is more than stored to: the compiler drops one that nobody reads."""
+    users = [eqn for eqn in jaxpr.eqns if any(atom is var for atom in eqn.invars)]
+    return any(eqn.primitive.name in ("get", "addupdate", "masked_load", "dma_start") for eqn in users)
+
+
+def _limit(kernel: KernelCall, target: TpuTarget) -> tuple[int, str]:
+    asked = getattr(kernel.compiler_params, "vmem_limit_bytes", None)
+    if asked is None:
+        return target.vmem_default_bytes, f"what `{target.name}` gives a kernel that asks for no more"
+    if asked > target.vmem_most_bytes:
+        return target.vmem_most_bytes, f"all that `{target.name}` can give"
+    return asked, "`vmem_limit_bytes`"
+
+
+def _fitting(windows: Sequence[Window], rest: int, limit: int) -> tuple[int, int] | None:
+    """The block size that costs most, and the largest fraction of it with which everything fits; elements."""
+    moving = [window for window in windows if window.buffers[1] > 1]
+    if not moving or rest > limit:
+        return None
+    largest = max(moving, key=lambda window: window.item().high)
+    size = max(largest.shape)
+    step = 128 if any(window.shape[-1] == size for window in windows) else 8
+    smaller = size // 2
+    while smaller >= step and smaller % step == 0:
+        cost = sum(_shrunk(window, size, smaller).item().high for window in windows)
+        if cost + rest <= limit:
+            return size, smaller
+        smaller //= 2
+    return None
+
+
+def _shrunk(window: Window, size: int, smaller: int) -> Window:
+    shape = tuple(smaller if extent == size else extent for extent in window.shape)
+    return Window(window.name, shape, window.bits, window.buffers, window.sure)
