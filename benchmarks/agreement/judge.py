@@ -53,7 +53,10 @@ def judge(family: str, seed: int, target: str) -> Record:
     """Ask all three about one kernel on one chip."""
     case = draw(family, seed)
     built = case.build()
-    report = tp.check(built.run, *built.avals, target=target)
+    try:
+        report = tp.check(built.run, *built.avals, target=target)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        return Record(family, seed, target, "agree", compiler="refused", reason=f"while tracing: {error}"[:200])
     refuted = tuple(sorted({d.rule for d in report.diagnostics if d.verdict == "refuted"}))
     undecided = tuple(sorted({d.rule for d in report.diagnostics if d.verdict == "open"}))
     messages = tuple(d.message for d in report.diagnostics)

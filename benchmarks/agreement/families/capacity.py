@@ -45,9 +45,7 @@ class Capacity(Case):
     def source(self) -> str:
         """A module with one `pallas_call`."""
         shape = (self.rows * self.steps, self.columns)
-        scratch = (
-            f"[pltpu.VMEM({(self.rows * self.extra, self.columns)!r}, jnp.{self.dtype})]" if self.extra else "[]"
-        )
+        scratch = f"pltpu.VMEM({(self.rows * self.extra, self.columns)!r}, jnp.{self.dtype})" if self.extra else ""
         names = [f"x{i}" for i in range(self.inputs_count)]
         first = f"pl.BlockSpec({(self.rows, self.columns)!r}, lambda i: ({'0' if self.constant else 'i'}, 0))"
         other = f"pl.BlockSpec({(self.rows, self.columns)!r}, lambda i: (i, 0))"
