@@ -10,7 +10,6 @@ from typedpallas.events import (
     Applied,
     ArrayType,
     Backend,
-    BuiltFor,
     Context,
     Index,
     Placement,
@@ -40,22 +39,7 @@ class _Scope:
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
-    """Where the kernel's buffers are, then what its body does in program order.
-
-    Each branch and each loop body is walked once. A kernel for another machine than the target's is not entered.
-    """
-    if kernel.named_backend is not None:
-        source = "mesh" if kernel.mesh is not None else "compiler parameters"
-        built = BuiltFor(kernel=kernel.name, backend=kernel.named_backend, source=source)
-        yield Located(built, kernel.place, kernel.name)
-    if kernel.foreign(context.target):
-        return
-    for operand in kernel.operands:
-        if operand.space is not None and operand.role != "prefetch":
-            role = "scratch" if operand.role == "scratch" else "operand"
-            space = operand.declared_space or operand.space
-            placement = Placement(name=operand.name, space=space, role=role)  # type: ignore[arg-type]
-            yield Located(placement, kernel.place, kernel.name)
+    """What the body does in program order; each branch and each loop body is walked once."""
     directions = declared.directions(kernel.source)
     refs = {
         var: RefFact(

@@ -10,7 +10,7 @@ from typedpallas.chips import Target
 from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, PlacementError, diagnose, render
 from typedpallas.events import Backend, Context
-from typedpallas.tracing import body, index_maps, jaxapi, memory, refusals, windows
+from typedpallas.tracing import body, calls, index_maps, jaxapi, memory, refusals, windows
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, kernels
 
@@ -132,8 +132,9 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """Everything that is seen in one kernel."""
     if not kernel.understood:
         return
-    yield from body.events(kernel, context)
+    yield from calls.events(kernel, context)
     if not kernel.foreign(context.target):
+        yield from body.events(kernel, context)
         yield from windows.events(kernel, context)
         yield from index_maps.events(kernel, context)
         yield from memory.events(kernel, context)

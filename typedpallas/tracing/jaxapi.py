@@ -58,6 +58,17 @@ def has_lowering(eqn: Any, backend: Backend | None) -> bool | None:
         return None
 
 
+def dynamic_grid(eqn: Any) -> tuple[Any, ...]:
+    """The types of the grid bounds that are known only when a ``pallas_call`` runs."""
+    mapping = eqn.params.get("grid_mapping")
+    return () if mapping is None else tuple(v.aval for v in eqn.invars[: mapping.num_dynamic_grid_bounds])
+
+
+def index_map_results(mapping: Any) -> tuple[Any, ...]:
+    """The types of what the index map of a `BlockMapping` returns."""
+    return tuple(atom.aval for atom in open_jaxpr(mapping.index_map_jaxpr).outvars)
+
+
 def index_dtypes(eqn: Any) -> tuple[str, ...]:
     """The element types of the arrays and traced scalars in an access's index, masks and values left out."""
     tree = eqn.params.get("args_tree")
