@@ -6,6 +6,7 @@ mypy's visitors can't be subclassed from Python, so this walks statements itself
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mypy.nodes import (
@@ -37,23 +38,47 @@ from mypy.nodes import (
 type Bindings = dict[SymbolNode, list[Expression | None]]
 """Every binding of a variable: the expression, or none where it is bound in another way."""
 
+
+@dataclass(frozen=True)
+class _File:
+    tree: MypyFile
+    bindings: Bindings
+    rebound: frozenset[int]
+
+
 _KEPT = 4
-_CACHE: dict[int, tuple[MypyFile, Bindings]] = {}
+_CACHE: dict[int, _File] = {}
 
 
 def bindings(tree: MypyFile) -> Bindings:
-    """Every binding in a file; the last few files are remembered."""
+    """Every binding in a file."""
+    return _read(tree).bindings
+
+
+def rebound(tree: MypyFile) -> frozenset[int]:
+    """The ids of the expressions that are assigned to a variable which is bound elsewhere too."""
+    return _read(tree).rebound
+
+
+def _read(tree: MypyFile) -> _File:
+    """What a file binds; the last few files are remembered."""
     kept = _CACHE.get(id(tree))
-    if kept is not None and kept[0] is tree:
-        return kept[1]
+    if kept is not None and kept.tree is tree:
+        return kept
+    assigned = list(_of_all(tree.defs))
     found: Bindings = {}
-    for target, value in _of_all(tree.defs):
+    for target, value in assigned:
         for name, bound in _names(target, value):
             found.setdefault(name, []).append(bound)
+    twice = {
+        id(value)
+        for target, value in assigned
+        if value is not None and any(len(found[name]) > 1 for name, _ in _names(target, value))
+    }
     while len(_CACHE) >= _KEPT:
         _CACHE.pop(next(iter(_CACHE)))
-    _CACHE[id(tree)] = (tree, found)
-    return found
+    _CACHE[id(tree)] = _File(tree, found, frozenset(twice))
+    return _CACHE[id(tree)]
 
 
 def definition(api: Any, expression: Expression) -> Expression:

@@ -11,6 +11,11 @@ DEBUG: Final = "TYPEDPALLAS_MYPY_DEBUG"
 """The environment variable that makes failures visible: with it set, they are raised."""
 
 
+def mode() -> str:
+    """How failures are treated: ``raised`` or ``open``."""
+    return "raised" if os.environ.get(DEBUG) else "open"
+
+
 def default(context: Any) -> Type | FunctionLike:
     """What mypy would have used without the hook."""
     if isinstance(context, FunctionSigContext | MethodSigContext):
@@ -30,7 +35,7 @@ def guarded(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return hook(context)
         except Exception:
-            if os.environ.get(DEBUG):
+            if mode() == "raised":
                 raise
             return default(context)
 

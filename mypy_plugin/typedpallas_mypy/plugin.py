@@ -1,6 +1,6 @@
 """The plugin: one look-up and one guarded call for each hook. The work is done in `handlers`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mypy.nodes import MypyFile
@@ -22,6 +22,7 @@ from typedpallas_mypy.handlers import (
     signatures,
 )
 from typedpallas_mypy.hooks import Finder, Hook, Hooks, Table
+from typedpallas_mypy.redefinition import settled
 
 HANDLERS: tuple[Hooks, ...] = (
     annotations.HOOKS,
@@ -45,27 +46,31 @@ _DEPENDENCY = 10
 """mypy's priority of an ordinary top-level import."""
 
 
-def _merged(tables: Iterable[Table]) -> dict[str, Hook]:
+def _as_is(hook: Hook) -> Hook:
+    return hook
+
+
+def _merged(tables: Iterable[Table], wrap: Callable[[Hook], Hook] = _as_is) -> dict[str, Hook]:
     merged: dict[str, Hook] = {}
     for table in tables:
         for name, hook in table.items():
-            merged.setdefault(name, guarded(hook))
+            merged.setdefault(name, guarded(wrap(hook)))
     return merged
 
 
 _TYPES = _merged(h.types for h in HANDLERS)
-_FUNCTIONS = _merged(h.functions for h in HANDLERS)
+_FUNCTIONS = _merged((h.functions for h in HANDLERS), settled)
 _FUNCTION_SIGNATURES = _merged(h.function_signatures for h in HANDLERS)
-_METHODS = _merged(h.methods for h in HANDLERS)
+_METHODS = _merged((h.methods for h in HANDLERS), settled)
 _METHOD_SIGNATURES = _merged(h.method_signatures for h in HANDLERS)
-_ATTRIBUTES = _merged(h.attributes for h in HANDLERS)
+_ATTRIBUTES = _merged((h.attributes for h in HANDLERS), settled)
 
 
-def _found(finders: tuple[Finder, ...], fullname: str) -> Hook | None:
+def _found(finders: tuple[Finder, ...], fullname: str, wrap: Callable[[Hook], Hook] = _as_is) -> Hook | None:
     for finder in finders:
         hook = finder(fullname)
         if hook is not None:
-            return guarded(hook)
+            return guarded(wrap(hook))
     return None
 
 
@@ -92,13 +97,13 @@ class TypedpallasPlugin(Plugin):
         return _FUNCTION_SIGNATURES.get(fullname) or _found(SIGNATURES, fullname)
 
     def get_function_hook(self, fullname: str) -> Hook | None:
-        return _FUNCTIONS.get(fullname) or _found(FUNCTIONS, fullname)
+        return _FUNCTIONS.get(fullname) or _found(FUNCTIONS, fullname, settled)
 
     def get_method_signature_hook(self, fullname: str) -> Hook | None:
         return _METHOD_SIGNATURES.get(fullname) or _found(SIGNATURES, fullname)
 
     def get_method_hook(self, fullname: str) -> Hook | None:
-        return _METHODS.get(fullname) or _found(METHODS, fullname)
+        return _METHODS.get(fullname) or _found(METHODS, fullname, settled)
 
     def get_attribute_hook(self, fullname: str) -> Hook | None:
         return _ATTRIBUTES.get(fullname)

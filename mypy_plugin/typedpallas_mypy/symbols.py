@@ -12,6 +12,7 @@ from typedpallas.dims import Atom, Facts, Quotient, Size
 from typedpallas_mypy import jaxapi
 
 _PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+_MANY_DIVISORS = 240
 _TOKEN = re.compile(r"(?:(\d+)\*)?\btp(\d+)_(?!\w)")
 
 
@@ -98,9 +99,19 @@ class Symbols:
         raise ValueError(f"no size: {ast.dump(node)}")
 
 
-def witness(names: list[str], facts: Facts) -> dict[str, int]:
-    """A number for each name, all different and without common factors beyond what the facts promise."""
-    return {name: facts.multiple(name) * prime for name, prime in zip(names, _PRIMES, strict=False)}
+def witnesses(names: list[str], facts: Facts) -> list[dict[str, int]]:
+    """Assignments of numbers to the names, all different: small with few divisors, large with many, either order.
+
+    What breaks with all of them is broken for want of equal sizes. What some of them mend is a wish for a divisor or
+    a bound, which the real sizes may grant. None if there are too many names.
+    """
+    primes = _PRIMES[: len(names)]
+    if len(primes) < len(names):
+        return []
+    return [
+        {name: facts.multiple(name) * factor * prime for name, prime in zip(names, order, strict=True)}
+        for factor, order in ((1, primes), (_MANY_DIVISORS, primes), (_MANY_DIVISORS, primes[::-1]))
+    ]
 
 
 class Numbers:

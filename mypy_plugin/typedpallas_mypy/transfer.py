@@ -31,7 +31,7 @@ from typedpallas_mypy.static import (
     UnknownType,
     leaves,
 )
-from typedpallas_mypy.symbols import Numbers, Symbols, witness
+from typedpallas_mypy.symbols import Numbers, Symbols, witnesses
 
 
 @dataclass(frozen=True)
@@ -182,21 +182,18 @@ class _Evaluation:
 
     def _confirmed(self, message: str, dtypes: Mapping[str, str]) -> Refused | None:
         """A refusal of symbols, if numbers are refused too; the kind is ``dtype`` if equal element types are not."""
-        values = witness(self.names, self.facts)
-        if len(values) < len(self.names):
+        trials = [Numbers(values) for values in witnesses(self.names, self.facts)]
+        if not trials or not all(self._refuses(numbers, dtypes) for numbers in trials):
             return None
-        numbers = Numbers(values)
+        same = self._refuses(trials[0], dtypes, instead="float32")
+        return Refused(message, "shape" if same else "dtype")
+
+    def _refuses(self, numbers: Numbers, dtypes: Mapping[str, str], instead: str | None = None) -> bool:
         try:
-            self._apply(numbers, dtypes)
-            return None
+            self._apply(numbers, dtypes, instead)
         except Exception as error:
-            if not jaxapi.is_refusal(error):
-                return None
-        try:
-            self._apply(numbers, dtypes, instead="float32")
-            return Refused(message, "dtype")
-        except Exception:
-            return Refused(message, "shape")
+            return jaxapi.is_refusal(error)
+        return False
 
     def _apply(self, dims: Symbols | Numbers, dtypes: Mapping[str, str], instead: str | None = None) -> Any:
         """Evaluate once; ``instead`` replaces the element type of every operand."""

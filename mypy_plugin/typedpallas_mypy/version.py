@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typedpallas
 import typedpallas_mypy
-from typedpallas_mypy import config
+from typedpallas_mypy import config, guard
 
 _ROOTS = (Path(typedpallas_mypy.__path__[0]), Path(typedpallas.__path__[0]))
 _RULE_BOOK = ("rules", "chips")
@@ -40,4 +40,4 @@ def is_library(path: str) -> bool:
 
 def cache_key(path: str) -> list[str] | None:
     """The part of a module's cache key that is ours; none for a module of an installed package."""
-    return None if is_library(path) else [source_hash(), *config.targets()]
+    return None if is_library(path) else [source_hash(), guard.mode(), *config.targets()]

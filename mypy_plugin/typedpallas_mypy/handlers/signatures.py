@@ -112,11 +112,14 @@ class _Solving:
             if self.types.dtype(dim.actual) is not None:
                 self.solution[parameter.id] = dim.actual
         elif size is not None:
-            self.solution[parameter.id] = dim.actual
-            event = DimSize(
-                dim=parameter.name, size=size, origin="what this argument has", multiple=multiple_of(parameter)
-            )
-            report.judge(self.api, event, self.types.facts, {"": dim.place})
+            self._bind_size(parameter, size, dim)
+
+    def _bind_size(self, parameter: TypeVarType, size: Size, dim: _Dim) -> None:
+        self.solution[parameter.id] = self.types.dim(size)
+        event = DimSize(
+            dim=parameter.name, size=size, origin="what this argument has", multiple=multiple_of(parameter)
+        )
+        report.judge(self.api, event, self.types.facts, {"": dim.place})
 
     def _solve_sum(self, dim: _Dim) -> None:
         """``c*A + rest = size`` for the one parameter that is not yet known."""
@@ -137,7 +140,7 @@ class _Solving:
             return
         value = (size - rest).exactly_over(terms[0][1])
         if value is not None:
-            self.solution[open_[0].id] = self.types.dim(value)
+            self._bind_size(open_[0], value, dim)
 
     def _substituted(self, formal: Type) -> Size | None:
         """A formal's size with everything that is solved put in."""
@@ -196,7 +199,6 @@ class _Solving:
                 if not isinstance(verdict, solve.Refuted):
                     return dim.actual
         return self.types.dim(wanted)
-
 
     def _is_impossible(self, formal: Instance) -> bool:
         """Whether no whole number makes a formal what it is given: ``2*A`` is never 255."""

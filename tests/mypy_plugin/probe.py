@@ -1,0 +1,182 @@
+"""Writes a module that reveals the type of many expressions, reads mypy's answers, and asks JAX for the truth."""
+
+import ast
+import functools
+import inspect
+import itertools
+import re
+import warnings
+from collections.abc import Iterator
+
+import harness
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+SIZES = {"M": 24, "N": 40, "K": 56, "B": 6}
+"""Elements of each dim when JAX is asked; M is a multiple of 8, no two products agree by accident."""
+
+ARRAYS = {
+    "x": ("f32", "M N"),
+    "y": ("f32", "M N"),
+    "b": ("bf16", "M N"),
+    "w": ("f32", "N K"),
+    "row": ("f32", "N"),
+    "col": ("f32", "M 1"),
+    "n": ("i32", "M N"),
+    "flag": ("bool_", "M N"),
+    "sq": ("f32", "N N"),
+    "q": ("f32", "B M N"),
+    "k": ("f32", "B K N"),
+    "s": ("f32", ""),
+}
+_JAX_NAMES = {"f32": "float32", "bf16": "bfloat16", "i32": "int32", "bool_": "bool"}
+
+_HEADER = """
+from typing import Any, Literal as L, reveal_type
+import jax
+import jax.numpy as jnp
+from jax import lax
+from typedpallas import Block, Dim, Multiple, bf16, bool_, f32, i32
+
+def probe[M: Multiple[L[8]], N: Dim, K: Dim, B: Dim](
+{parameters}
+) -> None:
+    {body}
+"""
+
+_CALLS = (
+    "(x)", "(n)", "(flag)", "(x, y)", "(x, w)", "(n, n)", "(x, axis=0)", "(x, 1)", "(x, 2.0)", "(x, (1, 0))", "(row)",
+    "(x, -1, 0)", "(flag, x, y)", "([x, y])", "([x, y], axis=1)", "(x, x.shape)", "(x.shape)", "(x, (1, 8))", "(sq)",
+    "(x.shape, jnp.float32)", "(jnp.bfloat16, x.shape, 1)", "(x, jnp.bfloat16)", "(x.shape, 0.5)", "(8)", "(n, 8)",
+    "(q, k, (((2,), (2,)), ((0,), (0,))))",
+)  # fmt: skip
+_CALLS_EACH = 2
+
+WRITTEN = """
+x + y; x - 1; 2.0 * x; x / row; x // y; x % 2.0; x ** 2; n << 1; n & n; flag | flag; ~flag; -x; abs(x); x @ w; x @ w @ w.T
+x > y; x == 0.0; n != 1; x + b; b * 2; b * 2.0; n + 1.5; n / 2; x + col; col * row; (x > 0) * x; s * x; s + s; divmod(n, 3)
+x.T; q.mT; x.real; x.shape; x.ndim; x.astype(jnp.bfloat16); x.astype("bfloat16"); x.astype(b.dtype); x.astype(jnp.int32)
+x.sum(); x.sum(axis=0); x.sum(axis=(0, 1), keepdims=True); x.max(axis=-1); x.mean(0); n.sum(); x.argmax(axis=1); x.min()
+x.reshape(-1); x.reshape(N_ * M_); x.reshape((M_, N_)); x.reshape(M_, N_, 1); x.reshape(M_ // 8, 8, N_); x.reshape(1, -1)
+x.ravel(); x.flatten(); x.transpose(); q.transpose(2, 0, 1); q.swapaxes(0, 1); col.squeeze(1); x.repeat(2, axis=0); x.copy()
+x[0]; x[0, 1]; x[:, 0]; x[:, None]; x[None]; x[..., 0]; x[:]; x[0:1]; x[:, :8]; q[0, :, 1:2]; x[-1]; x[:M_ // 2]; x[::2]
+jnp.zeros((M_, 8)); jnp.ones(x.shape, x.dtype); jnp.full((8, 128), 1.0); jnp.full_like(x, 0); jnp.arange(8); jnp.eye(8)
+jnp.zeros_like(b); jnp.empty((M_,), jnp.int32); jnp.arange(M_); jnp.arange(0, 16, 2); jnp.tri(8); jnp.linspace(0.0, 1.0, 5)
+jnp.dot(x, w); jnp.dot(b, b.T, preferred_element_type=jnp.float32); jnp.einsum("mn,nk->mk", x, w); jnp.matmul(q, w)
+jnp.einsum("bmn,bkn->bmk", q, k); jnp.tensordot(x, w, axes=1); jnp.inner(x, y); jnp.outer(row, row); jnp.vdot(row, row)
+lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32); lax.dot(b, b.T)
+lax.dot_general(x, w, dimension_numbers=(((1,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
+jnp.where(x > 0, x, 0.0); jnp.where(flag, b, 0); jnp.maximum(x, 0.0); jnp.clip(x, 0, 1); jnp.clip(b, 0.0, 1.0); jnp.add(x, 1)
+jnp.concatenate([x, y], axis=1); jnp.concatenate((x, y)); jnp.stack([x, y]); jnp.stack([x, y], axis=-1); jnp.hstack((x, y))
+jnp.split(q, 1, axis=0); jnp.split(x, 2, axis=0); jnp.broadcast_to(row, (M_, N_)); jnp.broadcast_to(col, x.shape)
+jnp.expand_dims(x, 1); jnp.squeeze(col, 1); jnp.pad(x, ((0, 0), (0, 8))); jnp.roll(x, 1, axis=1); jnp.flip(x, 0)
+jnp.tile(x, (2, 1)); jnp.repeat(x, 2, axis=1); jnp.cumsum(x, axis=1); jnp.sort(x, axis=-1); jnp.argsort(x); jnp.diff(x)
+jnp.take(x, n[0], axis=1); jnp.take_along_axis(x, n, axis=1); jnp.sum(x, axis=1, keepdims=True); jnp.var(x, axis=0)
+jnp.max(x, axis=1, initial=0.0); jnp.any(flag, axis=0); jnp.all(flag); jnp.argmax(x, axis=1); jnp.linalg.norm(x, axis=1)
+lax.broadcasted_iota(jnp.int32, x.shape, 1); lax.broadcasted_iota(jnp.int32, (M_, 1), 0); lax.iota(jnp.float32, 8)
+lax.broadcast_in_dim(row, (M_, N_), (1,)); lax.convert_element_type(x, jnp.bfloat16); lax.select(flag, x, y); lax.rsqrt(x)
+lax.slice_in_dim(x, 0, 8, axis=0); lax.dynamic_slice_in_dim(x, 1, 4, 1); lax.reduce_max(x, (0,)); lax.squeeze(col, (1,))
+lax.reshape(x, (N_, M_)); lax.transpose(x, (1, 0)); lax.concatenate([x, y], 0); lax.pad(x, 0.0, ((0, 0, 0), (0, 8, 0)))
+lax.stop_gradient(x); lax.top_k(row, 4); lax.cumsum(x, axis=1); lax.expand_dims(x, (0,)); lax.bitcast_convert_type(x, jnp.int32)
+jax.nn.relu(x); jax.nn.softmax(x, axis=-1); jax.nn.gelu(b); jax.nn.silu(x); jax.nn.sigmoid(x); jax.nn.log_softmax(x)
+jax.nn.one_hot(n[0], 8); jax.nn.logsumexp(x, axis=1); jax.nn.softmax(x, where=flag, axis=1); jax.nn.standardize(x)
+jax.scipy.special.logsumexp(x, axis=1); jax.scipy.special.erf(x); jnp.float32(s); jnp.asarray(x); jnp.array([1.0, 2.0])
+"""
+"""Expressions as people write them, one after each ``;``."""
+
+
+def expressions() -> list[str]:
+    """The written ones, and every public function of three modules in every way of calling it that JAX takes."""
+    written = [part.strip() for line in WRITTEN.splitlines() for part in line.split(";") if part.strip()]
+    return list(dict.fromkeys([*written, *_enumerated()]))
+
+
+def _enumerated() -> Iterator[str]:
+    for prefix, module in (("jnp", jnp), ("lax", lax), ("jax.nn", jax.nn)):
+        for name in sorted(vars(module)):
+            function = getattr(module, name)
+            if name.startswith("_") or not callable(function) or inspect.isclass(function):
+                continue
+            accepted = (f"{prefix}.{name}{call}" for call in _CALLS if truth(f"{prefix}.{name}{call}") is not None)
+            yield from itertools.islice(accepted, _CALLS_EACH)
+
+
+def _namespace(arrays: dict[str, jax.Array]) -> dict[str, object]:
+    sizes = {f"{name}_": size for name, size in SIZES.items()}
+    return {"jnp": jnp, "lax": lax, "jax": jax, **sizes, **arrays}
+
+
+def shape_of(dims: str) -> tuple[int, ...]:
+    """The sizes of ``"M N"``, in elements."""
+    return tuple(SIZES.get(dim) or int(dim) for dim in dims.split())
+
+
+@functools.cache
+def truth(expression: str) -> list[tuple[tuple[int, ...], str, bool]] | None:
+    """What JAX gives with numbers for dims: shape, element type and weakness of each result; none if refused."""
+    structs = {
+        name: jax.ShapeDtypeStruct(shape_of(dims), _JAX_NAMES[dtype]) for name, (dtype, dims) in ARRAYS.items()
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            given = jax.eval_shape(lambda arrays: eval(expression, _namespace(arrays)), structs)
+    except Exception:
+        return None
+    if not all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(given)):
+        return None
+    return [(leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in jax.tree.leaves(given)]
+
+
+def module(listed: list[str]) -> tuple[str, dict[int, str]]:
+    """The text of the module, and which expression is revealed on which line."""
+    parameters = [
+        f"    {name}: Block[{', '.join([dtype, *(d if d in SIZES else f'L[{d}]' for d in dims.split())])}],"
+        for name, (dtype, dims) in ARRAYS.items()
+    ]
+    start = ["B_, M_, N_ = q.shape", "K_ = w.shape[1]"]
+    body = "\n    ".join([*start, *(f"reveal_type({expression})" for expression in listed)])
+    text = _HEADER.format(parameters="\n".join(parameters), body=body)
+    where = {
+        number: line.strip()[len("reveal_type(") : -1]
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip().startswith("reveal_type(")
+    }
+    return text, where
+
+
+_BLOCK = re.compile(r"typedpallas\._static\.Block\[")
+
+
+def revealed(message: harness.Message) -> list[tuple[tuple[int | None, ...] | None, str | None]] | None:
+    """The blocks in a revealed type as (shape under `SIZES`, element type); none if it has none."""
+    text = re.search(r'Revealed type is "(.*)"', message.text)
+    assert text is not None, message
+    name = re.sub(r"\btypedpallas\.(_static|dtypes)\.", "", text[1]).replace("*tuple[Any, ...]", "Ellipsis")
+    tree = ast.parse(name.rstrip("?"), mode="eval").body
+    return [_block(node) for node in ast.walk(tree) if _head(node) == "Block"] or None
+
+
+def _head(node: ast.AST) -> str:
+    return node.value.id if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) else ""
+
+
+def _block(node: ast.AST) -> tuple[tuple[int | None, ...] | None, str | None]:
+    assert isinstance(node, ast.Subscript)
+    arguments = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    dtype, *dims = arguments
+    name = dtype.id if isinstance(dtype, ast.Name) else ""
+    shape = None if dims and isinstance(dims[0], ast.Name) and dims[0].id == "Ellipsis" else tuple(map(_size, dims))
+    return shape, _JAX_NAMES.get(name, None if name == "Any" else name)
+
+
+def _size(node: ast.expr) -> int | None:
+    if isinstance(node, ast.Name):
+        return SIZES.get(node.id)
+    if _head(node) == "Literal":
+        value = ast.literal_eval(node.slice)
+        return int(value)
+    arithmetic = {"Mul": int.__mul__, "Add": int.__add__, "FloorDiv": int.__floordiv__}
+    left, right = (_size(part) for part in node.slice.elts)
+    return None if left is None or right is None else arithmetic[_head(node)](left, right)

@@ -1,0 +1,102 @@
+"""The same answers from a cold cache, a warm one, the daemon and parallel workers; and a stale cache is noticed."""
+
+import shutil
+import subprocess
+import sys
+
+import harness
+import pytest
+
+_FILES = ("failing/matmul_broken.py", "failing/accesses.py", "passing/attention.py")
+
+_CHANGING_PLUGIN = """
+import os
+from typedpallas import rules
+from typedpallas_mypy import report, version
+
+version.source_hash = lambda: os.environ["SOURCE_HASH"]
+if os.environ["RULES"] == "none":
+    rules.judge = lambda event, context: iter(())
+
+from typedpallas_mypy.plugin import plugin
+"""
+
+
+def _errors(done):
+    return sorted({(m.file, m.line, m.code) for m in harness.messages(done.stdout) if m.kind == "error"})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cached")
+    return [shutil.copy(harness.CASES / name, folder) for name in _FILES]
+
+
+@pytest.fixture(scope="module")
+def first(files):
+    errors = _errors(harness.mypy(files))
+    assert len(errors) > 20
+    return errors
+
+
+def test_warm(files, first):
+    assert _errors(harness.mypy(files)) == first
+
+
+def test_json_cache(files, first):
+    cache = harness.CACHE / "json"
+    assert _errors(harness.mypy(["--no-fixed-format-cache", *files], cache=cache)) == first
+    assert _errors(harness.mypy(["--no-fixed-format-cache", *files], cache=cache)) == first
+
+
+def test_types_survive_the_cache(tmp_path, checked):
+    """A helper that is read from the cache still has its dims."""
+    (tmp_path / "helper.py").write_text(
+        "from typing import Literal as L\nfrom typedpallas import Block, Mul, Multiple, f32\n"
+        "def half[A: Multiple[L[8]]](x: Block[f32, Mul[L[2], A]]) -> Block[f32, A]: raise NotImplementedError\n"
+    )
+    use = tmp_path / "use.py"
+    for size, errors in ((256, []), (100, [("use.py", 4, "not-a-multiple")]), (512, [])):
+        use.write_text(
+            "from typing import Literal as L, reveal_type\nfrom typedpallas import Block, f32\nfrom helper import half\n"
+            f"def f(x: Block[f32, L[{size}]]) -> None: reveal_type(half(x))\n"
+        )
+        done = harness.mypy([use], cwd=tmp_path, cache=harness.CACHE)
+        assert _errors(done) == errors, done.stdout
+        assert f"Literal[{size // 2}]" in done.stdout
+
+
+def test_workers(files, first):
+    done = harness.mypy(["--num-workers", "2", *files], cache=harness.CACHE / "workers")
+    assert _errors(done) == first, done.stdout + done.stderr
+
+
+def test_daemon(files, first, tmp_path):
+    base = [sys.executable, "-m", "mypy.dmypy", "--status-file", str(tmp_path / "status.json")]
+    flags = ["--config-file", str(harness.CONFIG), "--cache-dir", str(harness.CACHE)]
+    command = [*base, "run", "--timeout", "60", "--", *flags, *map(str, files)]
+    try:
+        for _ in range(2):
+            done = subprocess.run(command, capture_output=True, text=True, cwd=harness.HERE, timeout=200)
+            assert _errors(done) == first, done.stdout + done.stderr
+    finally:
+        subprocess.run([*base, "stop"], capture_output=True, timeout=60)
+
+
+def test_changed_rules_are_noticed():
+    """New rules with a new source hash re-check a file; with the old hash (the control) they would not."""
+    folder = harness.CACHE / "changing"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "changing_plugin.py").write_text(_CHANGING_PLUGIN)
+    (folder / "mypy.ini").write_text("[mypy]\nplugins = changing_plugin.py\nallow_redefinition = True\n")
+    kernel = folder / "kernel.py"
+    kernel.write_text((harness.CASES / "failing" / "matmul_broken.py").read_text())
+
+    def errors(rules, source_hash):
+        environment = {"RULES": rules, "SOURCE_HASH": source_hash}
+        flags = {"config": folder / "mypy.ini", "cache": folder / "cache", "cwd": folder}
+        return len(_errors(harness.mypy([kernel], environment=environment, **flags)))
+
+    assert errors("none", "a") == 0
+    assert errors("all", "a") == 0
+    assert errors("all", "b") > 3
