@@ -1,5 +1,10 @@
 """Launches and Pallas calls: every error and revealed type where the case says, and nothing else."""
 
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import importlib.util
 import re
 
 import harness
@@ -41,6 +46,14 @@ def test_says_what_the_case_says(path, said):
     assert _found(path, said) == _expected(path)
 
 
+def test_what_is_right_runs():
+    path = harness.HERE / "calls" / "launch_runs.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.run()
+
+
 def test_every_rule_of_a_launch_has_a_case():
     wanted = {match[1] for path in CASES for match in re.finditer(r"# E: .*?\[([a-z0-9-]+)\]", path.read_text())}
     own = {"bad-pattern", "wrong-arity", "wrong-block", "block-conflict", "not-a-multiple", "unknown-size"}
@@ -79,3 +92,45 @@ def test_a_launch_is_known_in_other_modules_and_from_the_cache(tmp_path):
     revealed = 'Revealed type is "typedpallas._static.Block[typedpallas.dtypes.f32, Literal[1024], Literal[128]]"'
     assert revealed in [m.text for m in said]
     assert [(m.line, m.code) for m in said if m.kind == "error"] == [(8, "not-a-multiple")]
+
+
+TILED = """
+from typing import Literal as L
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+import typedpallas as tp
+from typedpallas import Array, Dim, In, Out, f32
+from typedpallas.tpu import VMEM
+
+def double[R: Dim, N: Dim](x: In[VMEM, f32, R, N], o: Out[VMEM, f32, R, N]) -> None:
+    o[...] = x[...] * 2.0
+
+doubled = tp.launch(double, "(i R) (j N) -> (i R) (j N)", grid="i j")
+
+def launched(x: Array[f32, L[64], L[512]]) -> None:
+    doubled(x, R=8, N=128)
+    doubled(x, R=8, N=512)
+    doubled(x, R=8, N=64)
+
+def called(x: jax.Array) -> None:
+    pl.pallas_call(
+        double,
+        grid=(8, 8),
+        in_specs=[pl.BlockSpec((8, 64), lambda i, j: (i, j))],
+        out_specs=pl.BlockSpec((8, 64), lambda i, j: (i, j)),
+        out_shape=jax.ShapeDtypeStruct((64, 512), jnp.float32),
+    )(x)
+"""
+
+
+def test_blocks_are_held_against_the_tiles_of_the_configured_targets(tmp_path):
+    (tmp_path / "tiled.py").write_text(TILED)
+    config = tmp_path / "mypy.ini"
+    config.write_text(harness.CONFIG.read_text())
+    for targets, lines in (("", []), ('"tpu-v5e", "tpu-v6e"', [18, 18, 25])):
+        (tmp_path / "pyproject.toml").write_text(f"[tool.typedpallas]\ntargets = [{targets}]\n")
+        done = harness.mypy([tmp_path / "tiled.py"], config=config, cwd=tmp_path)
+        errors = [m for m in harness.messages(done.stdout) if m.kind == "error"]
+        assert [(m.line, m.code) for m in errors] == [(line, "unaligned-lane") for line in lines], done.stdout
+        assert all("(on tpu-v5e, tpu-v6e)" in m.text for m in errors)

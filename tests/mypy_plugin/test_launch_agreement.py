@@ -4,6 +4,10 @@ What the plugin refutes, the launch refuses; what the launch refuses by one of t
 and where both accept, the shapes of the outputs are the same.
 """
 
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
 from dataclasses import dataclass
 from typing import Literal as L
 from typing import TypeVar

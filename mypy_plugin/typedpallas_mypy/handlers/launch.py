@@ -10,8 +10,8 @@ from mypy.plugin import FunctionContext
 from mypy.types import CallableType, Instance, LiteralType, Type, get_proper_type
 
 from typedpallas import pattern as patterns
+from typedpallas.dims import Size
 from typedpallas.events import IndexMap, LaunchText
-from typedpallas.pattern import Step
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.handlers import calls_kernel, calls_match, calls_told, specs
@@ -96,10 +96,10 @@ def _judge_own_map(api: Any, source: Source, match: Match, position: int, call: 
     event = IndexMap(
         name=slot.name,
         role=slot.role,
-        grid=(None,) * rank,
+        grid=tuple(map(Size.of, match.pattern.grid)),
         parameters=rank if index_map.most is None else min(rank, index_map.most),
         results=index_map.results,
-        block=tuple("squeezed" if isinstance(part, Step) else None for part in parts),
+        block=tuple("squeezed" if name is None else Size.of(name) for name in calls_match.window_names(slot.operand)),
         array=(None,) * len(parts),
     )
     return report.judge(api, event, calls_kernel.NO_FACTS, {"": expression})

@@ -12,7 +12,7 @@ from mypy.plugin import MethodContext
 from mypy.types import Instance, LiteralType, TupleType, Type, get_proper_type
 
 from typedpallas.dims import Size
-from typedpallas.events import Argument
+from typedpallas.events import Argument, Window
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import ANY, Types, Value
 from typedpallas_mypy.handlers import calls_told
@@ -79,10 +79,12 @@ def _places(call: n.CallExpr, named: Mapping[str, n.Expression], arrays: list[n.
 
 
 def _say(api: Any, applied: Call, types: Types, places: Mapping[str, n.Context]) -> None:
-    """Judge what the call says, each at its own part."""
+    """Judge what the call says, each at its own part; a block at the size that the call gives it, where it does."""
     for event, place in applied.said:
-        own = places.get(place, places[""])
-        report.judge(api, event, types.facts, {**places, "": own})
+        own = {**places, "": places.get(place, places[""])}
+        for axis, name in enumerate(event.block_names if isinstance(event, Window) else ()):
+            own[f"block[{axis}]"] = places.get(f"size[{name}]", own[""])
+        report.judge(api, event, types.facts, own)
 
 
 def _result(types: Types, applied: Call, values: list[Value | None]) -> Type:

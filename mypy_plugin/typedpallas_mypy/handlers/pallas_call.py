@@ -39,10 +39,10 @@ def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
     function = calls_kernel.function_of(kind) if kind is not None else None
     kernel = calls_kernel.kernel_of(function) if function is not None else None
     parts = site.parts()
-    names = _names_of(kernel, parts)
+    refs = _refs_of(kernel, parts)
     for position, part in enumerate(parts if parts is not None else _loose(site)):
         if isinstance(part.given, Spec):
-            _judge_index_map(api, site, part, part.given, names.get(position, _nameless(part)))
+            _judge_index_map(api, site, part, part.given, refs.get(position, _nameless(part)))
     if kernel is None or parts is None or not kernel.annotated or not _judge_count(api, site, kernel):
         return
     pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))
@@ -52,10 +52,10 @@ def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
             _judge_part(api, source, kernel, parameter, part)
 
 
-def _names_of(kernel: Kernel | None, parts: tuple[Part, ...] | None) -> dict[int, str]:
+def _refs_of(kernel: Kernel | None, parts: tuple[Part, ...] | None) -> dict[int, RefFact]:
     if kernel is None or parts is None:
         return {}
-    return {position: parameter.ref.name for position, parameter in enumerate(kernel.taking(len(parts)))}
+    return {position: parameter.ref for position, parameter in enumerate(kernel.taking(len(parts)))}
 
 
 def _loose(site: Site) -> Iterator[Part]:
@@ -64,32 +64,33 @@ def _loose(site: Site) -> Iterator[Part]:
     yield from (Part("out", spec) for spec in site.outputs or ())
 
 
-def _nameless(part: Part) -> str:
-    return "an output" if part.role == "out" else "an input"
+def _nameless(part: Part) -> RefFact:
+    name = "an output" if part.role == "out" else "an input"
+    return RefFact(name=name, space=None, dtype=None, shape=None)
 
 
-def _judge_index_map(api: Any, site: Site, part: Part, spec: Spec, name: str) -> None:
-    index_map = spec.index_map
-    if index_map is None:
+def _judge_index_map(api: Any, site: Site, part: Part, spec: Spec, ref: RefFact) -> None:
+    """The index map against the grid and the block; where it leads only for blocks that a TPU kernel declares."""
+    index_map, block = spec.index_map, spec.block
+    taken = _arguments_taken(site, index_map) if index_map is not None else None
+    if index_map is None or site.grid is None or site.prefetch is None or taken is None:
         return
-    block = spec.block
-    dims: Shape = () if block is None else tuple(d.size for d in block)
-    taken, grid = _arguments_taken(site, index_map), site.grid
-    if grid is not None and site.prefetch is not None and taken is not None:
-        expected = (*grid, *[None] * site.prefetch)
-        results = index_map.results if block is not None else None
-        array = part.output.shape if part.output is not None else None
-        event = IndexMap(
-            name=name,
-            role="out" if part.role == "out" else "in",
-            grid=expected,
-            parameters=taken,
-            results=results,
-            block=tuple("squeezed" if d.squeezed else d.size for d in block or ()),
-            array=array if array is not None and len(array) == len(dims) else (None,) * len(dims),
-            affine=_over_grid(index_map.values, len(grid)) if results is not None else None,
-        )
-        report.judge(api, event, NO_FACTS, {"": index_map.node})
+    results = index_map.results if block is not None else None
+    rank = len(block or ())
+    array = part.output.shape if part.output is not None else None
+    on_tpu = ref.space is not None and ref.space.machine == "tpu"
+    event = IndexMap(
+        name=ref.name,
+        role="out" if part.role == "out" else "in",
+        grid=site.grid,
+        prefetched=site.prefetch,
+        parameters=taken,
+        results=results,
+        block=tuple("squeezed" if d.squeezed else d.size for d in block or ()),
+        array=array if array is not None and len(array) == rank else (None,) * rank,
+        affine=_over_grid(index_map.values, len(site.grid)) if results == rank and on_tpu else None,
+    )
+    report.judge(api, event, NO_FACTS, {"": index_map.node})
 
 
 def _over_grid(values: Shape | None, rank: int) -> Shape | None:

@@ -73,6 +73,12 @@ tp.launch(stays, "(i 8) 128 -> (i 8) 128", grid="i")  # E: the block of `table` 
 tp.launch(stays, "(i R) 128 -> (i 8) 128", grid="i")  # E: `table` of `stays` is in `tpu.HBM` and is cut along the grid: expected the whole array, found `(i R) 128` of the pattern  [windowed-any]
 
 
+# Steps along a grid axis that the output lacks cannot run at the same time.
+tp.launch(matmul, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k", parallel="i j")
+tp.launch(matmul, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k", parallel="i j k")  # E: programs race on `o`: expected an output that depends on the parallel grid axis `k`, found all steps along `k` on one block  [write-race]
+tp.launch(matmul, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k", parallel=("k",))  # E: programs race on `o`: expected an output that depends on the parallel grid axis `k`, found all steps along `k` on one block  [write-race]
+
+
 # Not understood: open and silent.
 def anything(x, o): ...
 

@@ -88,7 +88,7 @@ def right(x: jax.Array, y: jax.Array, m: int, k: int) -> Any:
 def sizes(x: jax.Array, y: jax.Array) -> None:
     pl.pallas_call(
         matmul_kernel,
-        grid=(8, 4, 4),
+        grid=(8, 2, 4),
         in_specs=[
             pl.BlockSpec((BM, 64), lambda i, j, k: (i, k)),  # E: `BK` = 64 breaks its bound: expected a multiple of 128  [not-a-multiple]
             pl.BlockSpec((256, BN), lambda i, j, k: (k, j)),  # E: `BK` has two sizes: expected 64, axis 1 of the block of `x`, found 256, axis 0 of the block of `y`  [block-conflict]
