@@ -19,6 +19,7 @@ export PIP_ROOT_USER_ACTION := ignore
 .PHONY: setup demo check test format
 
 setup: $(STAMP)
+	@:
 
 $(STAMP): pyproject.toml constraints.txt scripts/find_python.sh
 	@set -e; \
