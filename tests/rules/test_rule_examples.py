@@ -71,7 +71,7 @@ def test_the_compiler_agrees_about_the_defect(case: Case, folder: Path) -> None:
     except tp.CompileError as error:
         _skip_without_compiler(error)
         verdict = "crashes" if error.kind == "crashed" else "refuses"
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, tp.PlacementError):
         verdict = "refuses"
     assert verdict == case.rule.example.compiler
 

@@ -46,7 +46,7 @@ class MissingSize(Rule):
         bad=_LAUNCH.format(sizes="BM=8"),
         good=_LAUNCH.format(sizes="BM=8, BN=128"),
         targets=("tpu-v5e",),
-        levels=("types",),
+        levels=("types", "trace"),
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
@@ -57,4 +57,5 @@ class MissingSize(Rule):
                 launch=event.launch,
                 found=" and ".join(f"`{name}`" for name in missing),
                 expected=f"`{', '.join(f'{name}=...' for name in missing)}` in the call or in `.bind(...)`",
+                help="a block size comes from the call, from `.bind`, or from a number in the kernel's annotation",
             )

@@ -47,7 +47,7 @@ class NotAMultiple(Rule):
         bad=_LAUNCH.format(columns=64),
         good=_LAUNCH.format(columns=128),
         targets=("tpu-v5e",),
-        levels=("types",),
+        levels=("types", "trace"),
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ class UnknownSize(Rule):
         bad=_LAUNCH.format(sizes="BM=8, BN=128"),
         good=_LAUNCH.format(sizes="BM=8"),
         targets=("tpu-v5e",),
-        levels=("types",),
+        levels=("types", "trace"),
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
