@@ -17,7 +17,7 @@ _HOME = {
     "chips": "targets UnknownTarget",
     "diagnostics": "Diagnostic PlacementError",
     "pattern": "PatternError",
-    "launching": "launch spec pallas_call Launch LaunchError Unsupported Tuning",
+    "launching": "launch spec pallas_call Launch Spec LaunchError Unsupported Tuning",
     "portable": "mma dot first last load_rows broadcast_rows grid_index grid_size OutsideLaunch",
     "tracing": "check Report",
     "compilers": "compile Compiled CompileError",

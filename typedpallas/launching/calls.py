@@ -119,9 +119,7 @@ class Call:
 
     def run(self, kernel: Callable[..., None], arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Bind the call; returns the results in a tuple."""
-        varying = frozenset().union(*map(jaxapi.varying_axes, arrays)) if arrays else frozenset()
-        extra = {"vma": varying} if varying else {}
-        out_shape = tuple(jax.ShapeDtypeStruct(out.array, out.dtype, **extra) for out in self.plan.outputs)
+        out_shape = tuple(jaxapi.result_type(out.array, out.dtype, arrays) for out in self.plan.outputs)
         found: tuple[Any, ...] = pl.pallas_call(
             self._named(kernel),
             out_shape=out_shape,
@@ -142,8 +140,15 @@ class Call:
         def body(*refs: Any) -> None:
             self.body(kernel, *refs)
 
-        named: Callable[..., None] = jaxapi.named_after(kernel, parameters(self.plan), body)
+        named: Callable[..., None] = jaxapi.named_after(kernel, self._parameters(), body)
         return named
+
+    def _parameters(self) -> list[str]:
+        """The names of Pallas's refs, in its order; the input side of an `InOut` has a name of its own."""
+        aliased = self.plan.signature.aliases
+        inputs = [f"{p.name}_before" if i in aliased else p.name for i, p in enumerate(self.plan.inputs)]
+        scratch = self.plan.scratch if self.scratch else ()
+        return [*inputs, *(p.name for p in self.plan.outputs), *(p.name for p in scratch)]
 
     def __str__(self) -> str:
         names = [out.name for out in self.plan.outputs]
@@ -168,11 +173,3 @@ def split(plan: Plan, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]
     """Pallas's refs as inputs, outputs and scratch."""
     first, second = len(plan.inputs), len(plan.inputs) + len(plan.outputs)
     return refs[:first], refs[first:second], refs[second:]
-
-
-def parameters(plan: Plan) -> list[str]:
-    """The names of Pallas's refs, in its order; the input side of an `InOut` has a name of its own."""
-    aliased = plan.signature.aliases
-    inputs = [f"{planned.name}_before" if i in aliased else planned.name for i, planned in enumerate(plan.inputs)]
-    outputs = [planned.name for planned in plan.outputs]
-    return [*inputs, *outputs, *(scratch.name for scratch in plan.scratch)]

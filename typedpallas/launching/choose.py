@@ -30,6 +30,8 @@ class Choice:
     """The chip that is traced for, where it is known."""
     capability: tuple[int, int] | None = None
     """Compute capability of the GPU."""
+    asked: bool = True
+    """Whether the backend follows from what was asked for or from the chip, and is no stand-in on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def choices(backend: Backend | None, interpret: Any) -> Sequence[Choice]:
     if interpret or (interpret is None and chip.platform == "cpu"):
         if interpret is None:
             _say_interpreted()
-        return [Choice(backend or "mosaic_tpu", True, chip.target, chip.capability)]
+        asked = backend is not None or chip.target is not None
+        return [Choice(backend or "mosaic_tpu", True, chip.target, chip.capability, asked)]
     runs = _runs(chip)
     if backend is not None and backend not in runs:
         found = chip.target.name if chip.target is not None else chip.platform

@@ -126,11 +126,12 @@ def evaluate(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
     return list(core.eval_jaxpr(jaxpr, (), *arguments, propagate_source_info=True))
 
 
-def varying_axes(array: Any) -> frozenset[str]:
-    """The mesh axes along which an array inside a `shard_map` varies."""
-    kind = jax.typeof(array)
-    found = getattr(kind, "vma", None)
-    return frozenset(found or ())
+def result_type(shape: tuple[int, ...], dtype: Any, arrays: Sequence[Any]) -> jax.ShapeDtypeStruct:
+    """The type of a result: inside a `jax.shard_map` it varies along every mesh axis that some array varies along."""
+    varying: frozenset[Any] = frozenset()
+    for array in arrays:
+        varying |= jax.typeof(array).manual_axis_type.varying
+    return jax.ShapeDtypeStruct(shape, dtype, manual_axis_type=core.ManualAxisType(varying=varying))
 
 
 def ref_of(scratch: Any) -> Any:

@@ -125,7 +125,7 @@ class Launch:
         with _aimed(target):
             way = choose.choices(self.backend, self.interpret)[0]
             plan = self._plan(avals, sizes, None if way.interpret else way.target)
-            return self._call(plan, way)
+            return self._call(plan, replace(way, asked=True))
 
     def check(self, *avals: Any, target: str | Sequence[str] | None = None, **sizes: int) -> Any:
         """`tp.check` of this launch: a report, nothing raised for what the rules refuse."""

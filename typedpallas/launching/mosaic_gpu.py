@@ -87,8 +87,6 @@ class GpuCall:
 
     def run(self, kernel: Callable[..., None], arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Bind the call; returns the results in a tuple."""
-        varying = frozenset().union(*map(jaxapi.varying_axes, arrays)) if arrays else frozenset()
-        extra = {"vma": varying} if varying else {}
         names, sizes = zip(*self.grid, strict=True) if self.grid else ((), ())
 
         def body(*refs: Any, **scratch: Any) -> None:
@@ -97,7 +95,7 @@ class GpuCall:
         body.__name__ = self.plan.name
         found: tuple[Any, ...] = plgpu.kernel(
             body,
-            out_type=tuple(jax.ShapeDtypeStruct(out.array, out.dtype, **extra) for out in self.plan.outputs),
+            out_type=tuple(jaxapi.result_type(out.array, out.dtype, arrays) for out in self.plan.outputs),
             scratch_types=self.scratch_types(),
             grid=sizes,
             grid_names=names,

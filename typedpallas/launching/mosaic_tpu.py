@@ -42,6 +42,9 @@ class _TpuOperations(portable.Operations):
 def prepare(plan: Plan, tuning: Tuning, way: Choice, interpret: Any) -> Call:
     """The arguments of `pl.pallas_call`.
 
+    A portable kernel that is interpreted for want of an accelerator gets none that speaks of a TPU: nobody said
+    that it is for one.
+
     Raises:
         LaunchError: the kernel asks for what no TPU has.
         PlacementError: a sequential axis is not a trailing one.
@@ -50,12 +53,13 @@ def prepare(plan: Plan, tuning: Tuning, way: Choice, interpret: Any) -> Call:
     _check_spaces(plan)
     if tuning.num_warps is not None:
         raise LaunchError("`num_warps` is Triton's; Mosaic TPU has none")
+    neutral = not way.asked and not any(issubclass(item.space, tpu.TpuSpace) for item in plan.items)
     windows = [calls.window(plan, planned, space=_block_space(planned.space)) for planned in plan.inputs]
     results = [calls.window(plan, planned, space=_block_space(planned.space)) for planned in plan.outputs]
     if tuning.stages is not None and tuning.stages != 2:
         windows = [window.buffered(tuning.stages) if window.moves else window for window in windows]
     semantics = tuple("parallel" if axis in plan.parallel else "arbitrary" for axis in plan.grid)
-    params = tuning.params(pltpu.CompilerParams, {"dimension_semantics": semantics})
+    params = None if neutral else tuning.params(pltpu.CompilerParams, {"dimension_semantics": semantics})
     return Call(
         plan=plan,
         backend="mosaic_tpu",
@@ -63,7 +67,7 @@ def prepare(plan: Plan, tuning: Tuning, way: Choice, interpret: Any) -> Call:
         grid=tuple(plan.grid.items()),
         windows=tuple(windows),
         results=tuple(results),
-        scratch=tuple(map(_scratch, plan.scratch)),
+        scratch=tuple(_scratch(scratch, neutral) for scratch in plan.scratch),
         compiler_params=params,
         interpret=_interpreter(plan, way, interpret),
     )
@@ -74,13 +78,13 @@ def _block_space(space: type[MemorySpace]) -> Any | None:
     return _SPACES.get(space)
 
 
-def _scratch(scratch: PlannedScratch) -> Any:
+def _scratch(scratch: PlannedScratch, neutral: bool) -> Any:
     if scratch.space in _SEMAPHORES:
         kind = _SEMAPHORES[scratch.space]
         return kind(scratch.shape) if scratch.shape else kind
+    space = pl.MemorySpace.DEFAULT if neutral else _SPACES.get(scratch.space, pltpu.VMEM)
     if _is_column(scratch):
-        return pltpu.VMEM((*scratch.shape, 1), scratch.dtype)
-    space = _SPACES.get(scratch.space, pltpu.VMEM)
+        return space((*scratch.shape, 1), scratch.dtype)
     return space(scratch.shape, scratch.dtype)
 
 

@@ -1,0 +1,77 @@
+"""The kernels, handed to the vendors' compilers for every chip: each must be taken."""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import typedpallas as tp
+from typedpallas import compilers
+from typedpallas.chips import get
+from typedpallas.kernels import flash_attention, matmul, scaled_relu
+
+pytestmark = pytest.mark.compiler
+attention_file, matmul_file, relu_file = (
+    import_module(f"typedpallas.kernels.{name}") for name in ("flash_attention", "matmul", "scaled_relu")
+)
+TPU_DTYPES, GPU_DTYPES = ("float32", "bfloat16"), ("float32", "float16", "bfloat16")
+EVERYWHERE = [
+    (target, dtype)
+    for target in tp.targets()
+    for dtype in (TPU_DTYPES if get(target).machine == "tpu" else GPU_DTYPES)
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_process_left() -> Iterator[None]:
+    yield
+    compilers.shutdown()
+
+
+def taken(fn: Callable[..., Any], *avals: Any, target: str) -> None:
+    try:
+        tp.compile(fn, *avals, target=target)
+    except tp.CompileError as error:
+        if error.kind == "unavailable":
+            pytest.skip(str(error))
+        raise
+
+
+def square(dtype: str) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((1024, 1024), jnp.dtype(dtype))
+
+
+def heads(dtype: str, head_dim: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((2, 4, 1024, head_dim), jnp.dtype(dtype))
+
+
+@pytest.mark.parametrize(("target", "dtype"), EVERYWHERE)
+def test_elementwise_and_matmul(target: str, dtype: str) -> None:
+    taken(scaled_relu, square(dtype), target=target)
+    taken(matmul, square(dtype), square(dtype), target=target)
+
+
+@pytest.mark.parametrize(("target", "dtype"), EVERYWHERE)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(target: str, dtype: str, causal: bool) -> None:
+    for head_dim in (64, 128):
+        run = functools.partial(flash_attention, causal=causal)
+        taken(run, *[heads(dtype, head_dim)] * 3, target=target)
+
+
+@pytest.mark.parametrize("target", ["h100", "h200", "b200"])
+@pytest.mark.parametrize("backend", ["mosaic_gpu", "triton"])
+def test_both_gpu_backends(target: str, backend: str) -> None:
+    def on(launch: tp.Launch, **sizes: int) -> Callable[..., Any]:
+        return functools.partial(replace(launch, backend=backend, _compiled={}), **sizes)
+
+    rows = 128 if target == "b200" and backend == "mosaic_gpu" else 64
+    taken(on(relu_file.launch, BM=64, BN=128), square("float16"), target=target)
+    taken(on(matmul_file.launch, BM=128, BK=64, BN=128), *[square("float16")] * 2, target=target)
+    attention = attention_file.launch(causal=True, scale=0.125)
+    taken(on(attention, BQ=rows, BK=64), *[heads("float16", 64)] * 3, target=target)
