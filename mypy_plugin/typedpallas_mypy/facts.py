@@ -33,6 +33,7 @@ from typedpallas.dtypes import DType
 from typedpallas.events import RefFact, Shape
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import names
+from typedpallas_mypy.canonical import simplified
 
 ANY = AnyType(TypeOfAny.special_form)
 
@@ -219,6 +220,7 @@ class Types:
         """The one type that says this size."""
         if size is None:
             return ANY
+        size = simplified(size, self.facts)
         if size.const is not None:
             return self.literal(size.const)
         terms = [self._term(monomial, count) for monomial, count in size.terms]

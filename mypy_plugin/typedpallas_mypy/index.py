@@ -6,6 +6,7 @@ from typedpallas import solve
 from typedpallas.dims import Facts, Size
 from typedpallas.events import Shape
 from typedpallas.solve import Proved
+from typedpallas_mypy.canonical import expanded, in_steps, simplified
 from typedpallas_mypy.evaluate import as_size
 from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import AnyInt, Constant, Cut, Group, Static, Window
@@ -63,9 +64,9 @@ def _cut(size: Size | None, cut: Cut, facts: Facts) -> Size | None:
     if size.const is not None and len(plain) == 3:
         return Size.of(len(range(*slice(*plain).indices(size.const))))
     start, stop = _end(cut.start, Size.of(0), size, facts), _end(cut.stop, size, size, facts)
-    if start is None or stop is None or not isinstance(solve.at_most(start, stop, facts), Proved):
+    if start is None or stop is None or not _at_most(start, stop, facts):
         return None
-    length = stop - start
+    length = simplified(stop - start, facts)
     return length if step in (None, 1) else length.cdiv(step) if isinstance(step, int) and step > 0 else None
 
 
@@ -76,10 +77,16 @@ def _end(end: Static, default: Size, size: Size, facts: Facts) -> Size | None:
     place = as_size(end)
     if place is None:
         return None
-    if isinstance(solve.at_most(place, Size.of(-1), facts), Proved):
+    if _at_most(place, Size.of(-1), facts):
         place = place + size
-    if not isinstance(solve.at_most(Size.of(0), place, facts), Proved):
+    if not _at_most(Size.of(0), place, facts):
         return None
-    if isinstance(solve.at_most(place, size, facts), Proved):
+    if _at_most(place, size, facts):
         return place
-    return size if isinstance(solve.at_most(size, place, facts), Proved) else None
+    return size if _at_most(size, place, facts) else None
+
+
+def _at_most(left: Size, right: Size, facts: Facts) -> bool:
+    """Whether ``left <= right`` is proved."""
+    verdict = solve.at_most(expanded(left, facts), expanded(right, facts), in_steps(facts))
+    return isinstance(verdict, Proved)

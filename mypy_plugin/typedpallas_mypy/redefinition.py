@@ -8,7 +8,7 @@ from typing import Any
 
 from mypy.types import Type
 
-from typedpallas_mypy import answer
+from typedpallas_mypy import answer, scope
 from typedpallas_mypy.bindings import rebound
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.hooks import Hook
@@ -19,7 +19,9 @@ def settled(hook: Hook) -> Hook:
 
     def run(context: Any) -> Type:
         result: Type = hook(context)
-        if context.api.options.allow_redefinition or id(context.context) not in rebound(context.api.tree):
+        if context.api.options.allow_redefinition or not scope.speaks(result):
+            return result
+        if id(context.context) not in rebound(context.api.tree):
             return result
         return answer.unknown(Types(context.api), result, anew=True)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from typedpallas.dims import Atom, Facts, Quotient, Size
 from typedpallas_mypy import jaxapi
+from typedpallas_mypy.canonical import over
 
 _PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 _MANY_DIVISORS = 240
@@ -52,15 +53,7 @@ class Symbols:
         count, index = int(match[1] or 1), int(match[2])
         if index >= len(self._names):
             return "?"
-        return str(self._scaled(Size.of(self._names[index]) * count, self._multiples[index]))
-
-    def _scaled(self, size: Size, by: int) -> Size:
-        """``size / by``, the fraction reduced as far as the coefficients allow."""
-        if by == 1:
-            return size
-        common = math.gcd(by, *(count for _, count in size.terms))
-        exact = size.exactly_over(common)
-        return (size if exact is None else exact) // (by if exact is None else by // common)
+        return str(over(Size.of(self._names[index]) * count, self._multiples[index]))
 
     def _parsed(self, node: ast.expr) -> Size:
         """The size of an expression in JAX's notation.
@@ -72,7 +65,7 @@ class Symbols:
             left, right = self._parsed(node.left), self._parsed(node.right)
             return left + right if isinstance(node.op, ast.Add) else left - right
         size, by = self._product(node)
-        return self._scaled(size, by)
+        return over(size, by)
 
     def _product(self, node: ast.expr) -> tuple[Size, int]:
         """A product as (size, number that it is still to be divided by): a symbol is its name over its multiple."""

@@ -4,7 +4,7 @@ Not all of it is right, so that there is something to say.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, reveal_type
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +64,7 @@ def call(x: jax.Array) -> jax.Array:
     reveal_type(np.asarray(x)[0])
     reveal_type(lax.scan(lambda c, t: (c + t, t), x, x))
     wrong: int = jnp.zeros(3)
+    reveal_type(wrong)
     jnp.dot(x, "text")
     return pl.pallas_call(
         functools.partial(scaled_kernel, factor=2.0),

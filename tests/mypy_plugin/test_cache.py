@@ -58,7 +58,8 @@ def test_types_survive_the_cache(tmp_path, checked):
     use = tmp_path / "use.py"
     for size, errors in ((256, []), (100, [("use.py", 4, "not-a-multiple")]), (512, [])):
         use.write_text(
-            "from typing import Literal as L, reveal_type\nfrom typedpallas import Block, f32\nfrom helper import half\n"
+            "from typing import Literal as L, reveal_type\nfrom typedpallas import Block, f32\n"
+            "from helper import half\n"
             f"def f(x: Block[f32, L[{size}]]) -> None: reveal_type(half(x))\n"
         )
         done = harness.mypy([use], cwd=tmp_path, cache=harness.CACHE)

@@ -24,7 +24,7 @@ def both(tmp_path_factory):
     answers = []
     for plugin in ("plugins = typedpallas_mypy", ""):
         config = folder / "mypy.ini"
-        config.write_text(f"[mypy]\n{plugin}\ncheck_untyped_defs = True\nallow_redefinition = True\n")
+        config.write_text(f"[mypy]\n{plugin}\ncheck_untyped_defs = True\n")
         cache = harness.CACHE / ("with" if plugin else "without")
         done = harness.mypy([*files, kernel], config=config, cache=cache, cwd=folder)
         answers.append([m for m in harness.messages(done.stdout) if m.file != "matmul.py"])

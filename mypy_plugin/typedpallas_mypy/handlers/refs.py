@@ -94,20 +94,24 @@ def _moved(context: MethodContext, types: Types, ref: RefFact) -> Shape | None:
 
 
 def _stored(types: Types, ref: RefFact, kind: Type) -> tuple[Shape | None, str | None]:
-    """The shape and the element type of a stored value, as far as they are known.
+    """The shape and the element type with which a value arrives at a ref, as far as they are known.
 
-    A Python number takes the element type of the ref if it is of the same family; else JAX keeps its own.
+    JAX converts between integers of any width, and a Python number to the ref's own element type within a family
+    (`jax._src.state.primitives`, implicit casts of `ref_swap`). Nothing else is converted.
     """
     fact = types.value(kind)
     if fact is None:
         return None, None
+    integral = _is_integer(ref.dtype)
     if not fact.weak:
-        return fact.shape, fact.dtype
-    integral = (ref.dtype or "").startswith(("int", "uint"))
-    floating = (ref.dtype or "").startswith(("float", "bfloat"))
-    if fact.dtype == "int" and floating:
+        return fact.shape, ref.dtype if integral and _is_integer(fact.dtype) else fact.dtype
+    if fact.dtype == "int" and (ref.dtype or "").startswith(("float", "bfloat")):
         return (), "int32"
     return (), "float32" if fact.dtype == "float" and integral else None
+
+
+def _is_integer(dtype: str | None) -> bool:
+    return (dtype or "").startswith(("int", "uint"))
 
 
 def _at(context: MethodContext) -> Type:

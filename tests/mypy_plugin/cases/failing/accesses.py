@@ -77,3 +77,10 @@ def inside[R: Dim, N: Dim](x: In[VMEM, f32, R, N], o: Out[VMEM, f32, R, N]) -> N
     else:
         y = x[...].T
     o[...] = y
+
+
+def numbers(s: Ref[SMEM, f32, L[4]], n: Ref[SMEM, i32, L[4]]) -> None:
+    s[0] = 1  # E: dtype-mismatch
+    n[0] = 1.0  # E: dtype-mismatch
+    n[0] = 1
+    s[0] = 1.0
