@@ -58,7 +58,7 @@ class IndexMapArity(Rule):
             name=event.name,
             found=_arguments(event.parameters),
             expected=f"{len(event.grid)}, one for each grid axis{extra}",
-            notes=(f"the grid is ({', '.join(str(extent) for extent in event.grid)})",),
+            notes=(f"the grid is ({', '.join('?' if n is None else str(n) for n in event.grid)})",),
             help=f"write it as `lambda {', '.join(names)}: ({', '.join('...' for _ in event.block)})`",
         )
 

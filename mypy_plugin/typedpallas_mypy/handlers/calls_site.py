@@ -28,6 +28,8 @@ class Part:
     given: Spec | Buffer | None
     output: Buffer | None = None
     """Outputs: the array."""
+    where: str = ""
+    """What messages call it where the kernel's parameter is not known."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,15 @@ class Site:
         """Every ref in the kernel's order; as far as its place in the order is known."""
         if self.prefetch is None or self.inputs is None:
             return None
-        found = [Part("prefetch", None)] * self.prefetch + [Part("in", spec) for spec in self.inputs]
+        found = [Part("prefetch", None)] * self.prefetch + [
+            Part("in", spec, where=f"in_specs[{i}]") for i, spec in enumerate(self.inputs)
+        ]
         if self.arrays is None:
             return tuple(found)
         windows: Sequence[Spec | None] = self.outputs if self.outputs is not None else ()
         padded = [*windows, *[None] * len(self.arrays)]
-        found += [Part("out", spec, array) for spec, array in zip(padded, self.arrays, strict=False)]
+        pairs = enumerate(zip(padded, self.arrays, strict=False))
+        found += [Part("out", spec, array, f"out_specs[{i}]") for i, (spec, array) in pairs]
         return tuple(found) + tuple(Part("scratch", buffer) for buffer in self.scratch or ())
 
 

@@ -42,7 +42,8 @@ def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
     refs = _refs_of(kernel, parts)
     for position, part in enumerate(parts if parts is not None else _loose(site)):
         if isinstance(part.given, Spec):
-            _judge_index_map(api, site, part, part.given, refs.get(position, _nameless(part)))
+            ref = refs.get(position) or RefFact(name=part.where, space=None, dtype=None, shape=None)
+            _judge_index_map(api, site, part, part.given, ref)
     if kernel is None or parts is None or not kernel.annotated or not _judge_count(api, site, kernel):
         return
     pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))
@@ -60,13 +61,10 @@ def _refs_of(kernel: Kernel | None, parts: tuple[Part, ...] | None) -> dict[int,
 
 def _loose(site: Site) -> Iterator[Part]:
     """The specs whose place among the kernel's refs is not known."""
-    yield from (Part("in", spec) for spec in site.inputs or ())
-    yield from (Part("out", spec) for spec in site.outputs or ())
-
-
-def _nameless(part: Part) -> RefFact:
-    name = "an output" if part.role == "out" else "an input"
-    return RefFact(name=name, space=None, dtype=None, shape=None)
+    for i, spec in enumerate(site.inputs or ()):
+        yield Part("in", spec, where=f"in_specs[{i}]")
+    for i, spec in enumerate(site.outputs or ()):
+        yield Part("out", spec, where=f"out_specs[{i}]")
 
 
 def _judge_index_map(api: Any, site: Site, part: Part, spec: Spec, ref: RefFact) -> None:
