@@ -41,9 +41,9 @@ class MatmulNotOnTarget(Rule):
     The unit accumulates in 32 bits: `jnp.dot` of two `bf16` blocks asks for a `bf16` result unless it is told
     `preferred_element_type=jnp.float32`. A precision above the default needs `f32` operands.
 
-    Machines: TPU; on Triton, operands of two types or unsigned ones. Source: libtpu's compiler and JAX's lowerings,
-    asked for every element type, for both result types and every precision on v4, v5e, v5p, v6e and 7x, and for
-    pairs of types on h100.
+    Machines: TPU; on Triton, operands of two types, unsigned ones, and operands that are no matrices. Source: libtpu's compiler and JAX's lowerings,
+    asked for every element type, for both result types and every precision on v4, v5e, v5p, v6e and 7x, for pairs of
+    types on h100, and for every combination of ranks on a100 and h100.
     """
 
     slug = "matmul-not-on-target"
@@ -80,6 +80,10 @@ def _on_triton(event: Applied) -> _Refusal | None:
     found = f"`{dtypes.short(left)}` and `{dtypes.short(right)}`"
     if left.startswith("uint") or right.startswith("uint"):
         return "Triton", "signed or floating operands", found, "convert the operands to `jnp.int8` or a float"
+    ranks = [len(operand.shape) for operand in event.operands]
+    if ranks != [2, 2]:
+        found = f"operands of rank {ranks[0]} and {ranks[1]}"
+        return "Triton", "two matrices", found, "multiply and sum: `jnp.sum(v[:, None] * m, axis=0)`"
     if left != right:
         return "Triton", "operands of one element type", found, "convert one operand: `.astype(jnp.bfloat16)`"
     return None
