@@ -19,6 +19,20 @@ _Pattern = TypeVar("_Pattern", covariant=True, default=Any)
 _Grid = TypeVar("_Grid", covariant=True, default=Any)
 _Told = TypeVar("_Told", covariant=True, default=Any)
 
+type _Place = tuple[Any, ...]
+# One callable for each number of grid axes, so that the parameters of a lambda have a type.
+type _IndexMap = (
+    Callable[[], _Place]
+    | Callable[[Any], _Place]
+    | Callable[[Any, Any], _Place]
+    | Callable[[Any, Any, Any], _Place]
+    | Callable[[Any, Any, Any, Any], _Place]
+    | Callable[[Any, Any, Any, Any, Any], _Place]
+    | Callable[[Any, Any, Any, Any, Any, Any], _Place]
+    | Callable[[Any, Any, Any, Any, Any, Any, Any], _Place]
+    | Callable[[Any, Any, Any, Any, Any, Any, Any, Any], _Place]
+)
+
 class Launch(Generic[_Kernel, _Pattern, _Grid, _Told]):
     @property
     def __name__(self) -> str: ...
@@ -45,8 +59,8 @@ def launch(
 def spec(
     text: str,
     *,
-    index: Callable[..., tuple[Any, ...]] | None = ...,
-    offset: Callable[..., tuple[Any, ...]] | None = ...,
+    index: _IndexMap | None = ...,
+    offset: _IndexMap | None = ...,
 ) -> Spec: ...
 def pallas_call(
     kernel: Callable[..., None],

@@ -1,5 +1,5 @@
 """Four type checkers, no plugin, one set of files: each line of ``bad/`` marked ``# refused`` is refused by all of
-them, and no other line by any."""
+them, and no other line by any, the package's own kernels included."""
 
 import json
 import re
@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from typedpallas import kernels
+
 HERE = Path(__file__).parent
-FILES = sorted(path.relative_to(HERE) for kind in ("ok", "bad") for path in (HERE / kind).glob("*.py"))
+KINDS = {"ok": HERE / "ok", "bad": HERE / "bad", "kernels": Path(kernels.__file__).parent}
+FILES = sorted(Path(kind) / path.name for kind, folder in KINDS.items() for path in folder.glob("*.py"))
+_JAX_S_OWN = {"reportUnknownMemberType": False}
+"""Pyright's strict mode reports every use of a JAX function one of whose parameters JAX leaves without a type."""
 CACHE = HERE.parents[1] / ".cache" / "static-mypy"
 Lines = dict[Path, dict[int, str]]
 """What a checker has to say: by file and line."""
@@ -33,7 +38,7 @@ def _matches(pattern: str, output: str) -> Lines:
 
 def mypy(folder: Path) -> Lines:
     (folder / "mypy.ini").write_text("[mypy]\nstrict = true\nuntyped_calls_exclude = jax\n")
-    output = _run(folder, "mypy", "--config-file=mypy.ini", f"--cache-dir={CACHE}", "ok", "bad")
+    output = _run(folder, "mypy", "--config-file=mypy.ini", f"--cache-dir={CACHE}", *KINDS)
     return _matches(r"^(?P<file>\S+\.py):(?P<line>\d+): error: (?P<message>.*)$", output)
 
 
@@ -41,7 +46,7 @@ def pyright(folder: Path) -> Lines:
     if shutil.which("node") is None:
         pytest.skip("pyright needs node: install nodejs to run this check")
     (folder / "pyrightconfig.json").write_text(
-        json.dumps({"typeCheckingMode": "strict", "include": ["ok", "bad"], "pythonVersion": "3.12"})
+        json.dumps({"typeCheckingMode": "strict", "include": list(KINDS), "pythonVersion": "3.12"} | _JAX_S_OWN)
     )
     output = _run(folder, "pyright", "--pythonpath", sys.executable, "--outputjson")
     if not output.lstrip().startswith("{"):
@@ -55,12 +60,12 @@ def pyright(folder: Path) -> Lines:
 
 def ty(folder: Path) -> Lines:
     (folder / "ty.toml").write_text("")
-    output = _run(folder, "ty", "check", "--python", sys.executable, "--output-format", "concise", "ok", "bad")
+    output = _run(folder, "ty", "check", "--python", sys.executable, "--output-format", "concise", *KINDS)
     return _matches(r"^(?P<file>\S+\.py):(?P<line>\d+):\d+: error(?P<message>.*)$", output)
 
 
 def pyrefly(folder: Path) -> Lines:
-    (folder / "pyrefly.toml").write_text('preset = "strict"\nproject-includes = ["ok", "bad"]\n')
+    (folder / "pyrefly.toml").write_text(f'preset = "strict"\nproject-includes = {json.dumps(list(KINDS))}\n')
     output = _run(
         folder, "pyrefly", "check", "--python-interpreter-path", sys.executable, "--output-format", "min-text"
     )
@@ -74,13 +79,14 @@ CHECKERS: dict[str, Callable[[Path], Lines]] = {"mypy": mypy, "pyright": pyright
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lines:
     """What one checker says of all files, copied to where no other configuration applies."""
     folder = tmp_path_factory.mktemp(request.param)
-    for kind in ("ok", "bad"):
-        shutil.copytree(HERE / kind, folder / kind)
+    for kind, sources in KINDS.items():
+        shutil.copytree(sources, folder / kind, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / kind / "__init__.py").touch()
     return CHECKERS[request.param](folder)
 
 
 def marked(file: Path) -> set[int]:
-    lines = (HERE / file).read_text().splitlines()
+    lines = (KINDS[file.parts[0]] / file.name).read_text().splitlines()
     return {number for number, line in enumerate(lines, 1) if line.endswith("# refused")}
 
 

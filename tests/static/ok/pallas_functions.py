@@ -1,6 +1,4 @@
-"""Pallas's own functions take typed refs. Where JAX annotates nothing, pyright's strict mode has to look away."""
-
-# pyright: reportUnknownMemberType=false
+"""Pallas's own functions take typed refs."""
 
 from typing import Literal as L
 
