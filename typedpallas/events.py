@@ -73,6 +73,8 @@ class Window:
     """The axes on which a partial last block was asked for; none where it can't be asked for (plain Pallas)."""
     block_names: tuple[str | None, ...] = ()
     """The dim that gives each block size, for messages."""
+    stored_whole: bool | None = None
+    """Outputs: whether the kernel surely stores the whole block without a mask; none where that was not looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)

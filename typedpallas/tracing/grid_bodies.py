@@ -166,7 +166,7 @@ def _touch(eqn: Any, name: str, state: _State, body: Body, used: set[Any]) -> No
 
 def _where(eqn: Any, state: _State, body: Body) -> tuple[tuple[Ints, ...] | None, tuple[int, ...], bool]:
     """First element and size along each axis, and whether all of the block is taken; none where it is masked."""
-    index = _index(eqn)
+    index = rectangle(eqn)
     shape = jaxapi.accessed(eqn)[0].aval.shape
     if index is None or len(index) != len(shape):
         return None, (), False
@@ -181,7 +181,7 @@ def _where(eqn: Any, state: _State, body: Body) -> tuple[tuple[Ints, ...] | None
     return tuple(starts), tuple(size for _, size in index), whole
 
 
-def _index(eqn: Any) -> list[tuple[Any, int]] | None:
+def rectangle(eqn: Any) -> list[tuple[Any, int]] | None:
     """Start and size along each axis of an unmasked access; none where it is no plain rectangle."""
     if "args_tree" in eqn.params:
         parts = eqn.params["args_tree"].unflatten(eqn.invars)

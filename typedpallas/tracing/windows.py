@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typedpallas.dims import Size
 from typedpallas.events import Context, Window
 from typedpallas.rules._blocks import BlockDim
+from typedpallas.tracing import grid_bodies, jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, Operand
 
@@ -16,10 +17,10 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """
     for operand in kernel.operands:
         if operand.role in ("in", "out") and operand.block is not None and operand.array is not None:
-            yield Located(_window(operand), kernel.place, kernel.name)
+            yield Located(_window(kernel, operand), kernel.place, kernel.name)
 
 
-def _window(operand: Operand) -> Window:
+def _window(kernel: KernelCall, operand: Operand) -> Window:
     assert operand.block is not None and operand.array is not None
     return Window(
         name=operand.name,
@@ -29,7 +30,19 @@ def _window(operand: Operand) -> Window:
         block=block_sizes(operand.block),
         array=tuple(Size.of(extent) if isinstance(extent, int) else None for extent in operand.array),
         ragged=None,
+        stored_whole=_is_stored_whole(kernel, operand) if operand.role == "out" else None,
     )
+
+
+def _is_stored_whole(kernel: KernelCall, operand: Operand) -> bool:
+    """Whether one store at the top of the body takes all of the block, unmasked."""
+    ref = kernel.jaxpr.invars[kernel.operands.index(operand)]
+    for eqn in kernel.jaxpr.eqns:
+        if eqn.primitive.name in ("swap", "masked_swap") and jaxapi.accessed(eqn)[0] is ref:
+            index = grid_bodies.rectangle(eqn)
+            if index is not None and tuple(index) == tuple((0, extent) for extent in operand.shape or ()):
+                return True
+    return False
 
 
 def block_sizes(block: tuple[int | str | None, ...]) -> tuple[BlockDim, ...]:
