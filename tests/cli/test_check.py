@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from typedpallas.cli import check, terminal
+from typedpallas.cli.asking import Answer
+from typedpallas.cli.loading import Picked
 from typedpallas.diagnostics import Diagnostic
 
 KERNELS = Path(__file__).with_name("kernels.py")
@@ -151,6 +154,33 @@ def test_compile_needs_targets(cli) -> None:
     ran = cli("check", "kernels.py:from_vmem", "--args", AVALS, "--compile")
     assert ran.code == 2
     assert "--target" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict", "kind", "left"),
+    [
+        ("load-from-hbm", "open", "", "fits"),
+        ("load-from-hbm", "open", "refused", "open"),
+        ("load-from-hbm", "refuted", "", "refuted"),
+        ("write-race", "open", "", "open"),
+    ],
+)
+def test_a_compiler_settles_what_is_its_own_to_refuse(rule: str, verdict: str, kind: str, left: str) -> None:
+    diagnostic = Diagnostic(
+        rule=rule, verdict=verdict, level="trace", target="h100", file="f", line=1, column=1, message="m"
+    )
+    item = check._answered(check.OnTarget("h100", (diagnostic,), ("k",)), Answer(target="h100", kind=kind))
+    assert item.verdict == left
+    assert len(item.diagnostics) + len(item.settled) == 1
+
+
+def test_a_false_alarm_is_said_out_loud() -> None:
+    diagnostic = Diagnostic(
+        rule="load-from-hbm", verdict="refuted", level="trace", target="h100", file="f", line=1, column=1, message="m"
+    )
+    item = check.OnTarget("h100", (diagnostic,), ("k",), Answer(target="h100"))
+    lines = check.summary(terminal.screen(folded=True), Picked("k", print, False), [item])
+    assert any("takes: a bug of typedpallas, please report it" in line for line in lines)
 
 
 @pytest.mark.compiler

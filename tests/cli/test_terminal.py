@@ -63,7 +63,7 @@ def test_long_lines_are_cut_and_folded(tmp_path: Path, monkeypatch: pytest.Monke
         column=9,
         message="a headline that is told at some length, " * 4 + "and ends",
         expected="this",
-        found="that",
+        found="seven",
         notes=("a fact that is told at some length too, " * 4,),
         help="the edit",
     )
@@ -71,7 +71,7 @@ def test_long_lines_are_cut_and_folded(tmp_path: Path, monkeypatch: pytest.Monke
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "(on tpu-v4, h100)" in " ".join(text.split())
-    for part in ("= expected: this", "= found: that", "= note: a fact", "= help: the edit", "[some-rule]"):
+    for part in ("= expected: this", "= found: seven", "= note: a fact", "= help: the edit", "[some-rule]"):
         assert part in text
 
 

@@ -26,6 +26,8 @@ class OnTarget:
     compiler: Answer | None = None
     error: str = ""
     """Why the launch cannot even be made, where no rule has a word for it."""
+    settled: tuple[Diagnostic, ...] = ()
+    """What was open until the compiler took the kernel."""
 
     @property
     def verdict(self) -> str:
@@ -52,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     found = [_on(picked, arguments, target) for target in chosen or (None,)]
     if options.compile:
         replies = answers(picked, arguments, chosen)
-        found = [replace(item, compiler=replies[item.target or ""]) for item in found]
+        found = [_answered(item, replies[item.target or ""]) for item in found]
     _print(picked, found, options.format)
     return _code(found)
 
@@ -81,6 +83,15 @@ def _on(picked: Picked, arguments: Sequence[Any], target: str | None) -> OnTarge
         hint = "" if arguments else "; give the arguments with --args"
         raise UsageError(f"tracing `{picked.name}` failed{hint}\n{loading.trimmed(error)}") from error
     return OnTarget(target, report.diagnostics, tuple(dict.fromkeys(kernel.name for kernel in report.kernels)))
+
+
+def _answered(item: OnTarget, answer: Answer) -> OnTarget:
+    """The verdict with the compiler's, which settles what was open and is the compiler's to refuse."""
+    if answer.kind:
+        return replace(item, compiler=answer)
+    settled = tuple(d for d in item.diagnostics if d.verdict == "open" and _compiler_refuses(d.rule))
+    left = tuple(d for d in item.diagnostics if d not in settled)
+    return replace(item, compiler=answer, diagnostics=left, settled=settled)
 
 
 def _code(found: Sequence[OnTarget]) -> int:
@@ -128,6 +139,7 @@ def as_json(picked: Picked, found: Sequence[OnTarget]) -> dict[str, Any]:
                 "kernels": list(item.kernels),
                 "error": item.error,
                 "diagnostics": [asdict(diagnostic) for diagnostic in item.diagnostics],
+                "settled": [asdict(diagnostic) for diagnostic in item.settled],
                 "compiler": None if item.compiler is None else item.compiler.as_json(),
             }
             for item in found
@@ -155,7 +167,9 @@ def _compilers(found: Sequence[OnTarget]) -> str:
     """How the compilers' verdicts add up; empty where none was asked."""
     kinds = [item.compiler.kind or "compiled" for item in found if item.compiler is not None]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(sorted(kinds)))
-    return f"; compilers: {counts}" if counts else ""
+    settled = len(show.merged(d for item in found for d in item.settled))
+    told = f" (which settles {settled} open {'question' if settled == 1 else 'questions'})" if settled else ""
+    return f"; compilers: {counts}{told}" if counts else ""
 
 
 def _row(kernel: str, item: OnTarget, asked: bool) -> tuple[str, ...]:

@@ -33,5 +33,7 @@ def page(rule: Rule, on: Screen) -> list[str]:
     lines += ["", on.paint("the fix", "bold", "green"), ""]
     for line in docgen.fix(rule):
         kind = line[:1]
-        lines.append("    " + on.paint(line, *(("red",) if kind == "-" else ("green",) if kind == "+" else ("dim",))))
+        lines.append(
+            "    " + on.paint(line.rstrip(), *(("red",) if kind == "-" else ("green",) if kind == "+" else ("dim",)))
+        )
     return lines

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from typedpallas.diagnostics import Diagnostic
 
-CONFIG = "[mypy]\nplugins = typedpallas_mypy\ncheck_untyped_defs = True\nallow_redefinition = True\n"
+CONFIG = "[mypy]\nplugins = typedpallas_mypy\ncheck_untyped_defs = True\n"
 
 _LINE = re.compile(
     r"(?P<file>.+?):(?P<line>\d+):(?P<column>\d+):\d+:(?P<end>\d+): "

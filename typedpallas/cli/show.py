@@ -1,5 +1,6 @@
 """Diagnostics for people: headline, source line with carets, expected and found, notes, help."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -51,8 +52,13 @@ def lines(
 def _told(item: Diagnostic) -> list[tuple[str, str]]:
     """Expected and found where the headline does not say them already, then the notes and the help."""
     pairs = (("expected", item.expected), ("found", item.found))
-    told = [(label, text) for label, text in pairs if text and f"{label} {text}" not in item.message]
+    told = [(label, text) for label, text in pairs if text and not _says(item.message, text)]
     return [*told, *remarks(item)]
+
+
+def _says(message: str, text: str) -> bool:
+    """Whether the headline has the text already, as words of its own."""
+    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", message) is not None
 
 
 def tally(found: Sequence[Diagnostic], more: int = 0) -> str:
