@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from typedpallas.dims import Size
 from typedpallas.events import Argument, CallSizes, DimSize, Event, Operands, RefFact, Shape, Window
@@ -182,10 +183,12 @@ class Call:
         return None if steps is None or block is None else steps * block
 
     def windows(self, shapes: Sequence[Shape | None]) -> Iterator[Said]:
-        """Each operand's block over its array."""
+        """Each operand's block over its array. That a block divides is owed once for each cut, by the first that
+        has it."""
         ragged = self.settled.ragged
         if ragged is None:
             return
+        owed: set[str] = set()
         given = [*shapes, *[None] * len(self.match.inputs)]
         for i, slot in enumerate(self.match.inputs + self.match.outputs):
             if slot.placed:
@@ -193,18 +196,22 @@ class Call:
             shape = given[i] if slot.role == "in" else None
             fits = shape is not None and len(shape) == len(slot.operand.parts)
             array = shape if fits and shape is not None else self.array(slot)
-            yield self._window(slot, array, ragged), f"array[{i}]" if slot.role == "in" else ""
+            yield self._window(slot, array, ragged, owed), f"array[{i}]" if slot.role == "in" else ""
+            owed |= {str(part) for part in slot.operand.parts}
 
-    def _window(self, slot: Slot, array: Shape, ragged: frozenset[str]) -> Window:
+    def _window(self, slot: Slot, array: Shape, ragged: frozenset[str], owed: set[str]) -> Window:
         parts, ref, names = slot.operand.parts, slot.parameter.ref, window_names(slot.operand)
-        cuts = [(i, p) for i, p in enumerate(parts) if isinstance(p, Cut)]
+        block: list[Size | Literal["squeezed"] | None] = []
+        for part, dim, name in zip(parts, array, names, strict=True):
+            block.append("squeezed" if name is None else dim if isinstance(part, Whole) else self.value(name))
+        cuts = [(axis, part) for axis, part in enumerate(parts) if isinstance(part, Cut)]
         return Window(
             name=ref.name,
             role=slot.role,
             space=ref.space,
             dtype=ref.dtype,
-            block=tuple("squeezed" if name is None else self.value(name) for name in names),
+            block=tuple(block),
             array=array,
-            ragged=frozenset(i for i, part in cuts if {part.axis, str(part.block)} & ragged),
+            ragged=frozenset(i for i, part in cuts if str(part) in owed or {part.axis, str(part.block)} & ragged),
             block_names=tuple(name if isinstance(name, str) else None for name in names),
         )

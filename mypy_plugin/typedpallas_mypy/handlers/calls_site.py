@@ -43,7 +43,8 @@ class Site:
     outputs: tuple[Spec | None, ...] | None
     arrays: tuple[Buffer, ...] | None
     scratch: tuple[Buffer | None, ...] | None
-    scratch_node: n.Context
+    parameters: bool
+    """Whether it has compiler parameters; they may say which core of a TPU it is for."""
 
     def parts(self) -> tuple[Part, ...] | None:
         """Every ref in the kernel's order; as far as its place in the order is known."""
@@ -104,7 +105,7 @@ def site(source: Source, given: dict[str, n.Expression], node: n.Context) -> Sit
         outputs=_out_specs(source, inner.get("out_specs")),
         arrays=None if arrays is None else tuple(arrays),
         scratch=_scratch(source, inner.get("scratch_shapes")),
-        scratch_node=inner.get("scratch_shapes", node),
+        parameters="compiler_params" in given,
     )
 
 

@@ -12,7 +12,7 @@ from mypy.plugin import MethodContext
 from mypy.types import Instance, LiteralType, TupleType, Type, get_proper_type
 
 from typedpallas.dims import Size
-from typedpallas.events import Argument, Window
+from typedpallas.events import Argument, DimSize, Window
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import ANY, Types, Value
 from typedpallas_mypy.handlers import calls_told
@@ -79,12 +79,21 @@ def _places(call: n.CallExpr, named: Mapping[str, n.Expression], arrays: list[n.
 
 
 def _say(api: Any, applied: Call, types: Types, places: Mapping[str, n.Context]) -> None:
-    """Judge what the call says, each at its own part; a block at the size that the call gives it, where it does."""
+    """Judge what the call says, each at its own part; a block at the size that the call gives it, where it does.
+
+    Of a size that is wrong in itself nothing more is said.
+    """
+    wrong: set[str | None] = set()
     for event, place in applied.said:
         own = {**places, "": places.get(place, places[""])}
-        for axis, name in enumerate(event.block_names if isinstance(event, Window) else ()):
-            own[f"block[{axis}]"] = places.get(f"size[{name}]", own[""])
-        report.judge(api, event, types.facts, own)
+        if isinstance(event, Window):
+            names = event.block_names
+            for axis, name in enumerate(names):
+                own[f"block[{axis}]"] = places.get(f"size[{name}]", own[""])
+            block = tuple(None if name in wrong else dim for name, dim in zip(names, event.block, strict=True))
+            event = replace(event, block=block)
+        if report.judge(api, event, types.facts, own) and isinstance(event, DimSize):
+            wrong.add(event.dim)
 
 
 def _result(types: Types, applied: Call, values: list[Value | None]) -> Type:

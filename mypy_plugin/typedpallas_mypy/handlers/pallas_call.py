@@ -50,7 +50,7 @@ def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
     _judge_blocks(api, source, kernel, pairs)
     for parameter, part in pairs:
         if parameter.ref.direction is not None:
-            _judge_part(api, source, kernel, parameter, part)
+            _judge_part(api, source, site, kernel, parameter, part)
 
 
 def _refs_of(kernel: Kernel | None, parts: tuple[Part, ...] | None) -> dict[int, RefFact]:
@@ -142,32 +142,37 @@ def _judge_blocks(api: Any, source: Source, kernel: Kernel, pairs: Sequence[tupl
         report.judge(api, event, source.types.facts, {**own, "": own.get(blame, own[""])})
 
 
-def _judge_part(api: Any, source: Source, kernel: Kernel, parameter: Parameter, part: Part) -> None:
+def _judge_part(api: Any, source: Source, site: Site, kernel: Kernel, parameter: Parameter, part: Part) -> None:
     """Space and element type against the annotation, and the block against the tiles of the targets."""
     ref = replace(parameter.ref, shape=None)
     spec = part.given if isinstance(part.given, Spec) else None
     if spec is not None:
-        event = Argument(kernel=kernel.name, ref=ref, source=_space_source(spec), space=_space(spec, ref))
+        event = Argument(kernel=kernel.name, ref=ref, source=_space_source(spec), space=_space(site, spec, ref))
         report.judge(api, event, NO_FACTS, {"": spec.space_node})
-        _judge_window(api, source, parameter.ref, part, spec)
+        _judge_window(api, source, site, parameter.ref, part, spec)
     buffer = part.given if isinstance(part.given, Buffer) else part.output
     if buffer is not None:
         event = Argument(kernel=kernel.name, ref=ref, source="", space=buffer.space, dtype=buffer.dtype)
         report.judge(api, event, NO_FACTS, {"": buffer.dtype_node, "space": buffer.node})
 
 
-def _space(spec: Spec, ref: RefFact) -> type[MemorySpace] | None:
-    """The space that a spec asks for. Without one it is VMEM for a TPU kernel; a GPU's backend chooses."""
+def _space(site: Site, spec: Spec, ref: RefFact) -> type[MemorySpace] | None:
+    """The space that a spec asks for. Without one it is VMEM on a TensorCore, and not known on other machines.
+
+    A SparseCore's scalar subcore has SMEM there; which core it is, the compiler parameters say.
+    """
     if spec.space != "default":
         return spec.space
-    return tpu.VMEM if ref.space is not None and ref.space.machine == "tpu" else None
+    if ref.space is None or ref.space.machine != "tpu" or (ref.space is tpu.SMEM and site.parameters):
+        return None
+    return tpu.VMEM
 
 
 def _space_source(spec: Spec) -> str:
     return "a block spec without `memory_space`" if spec.space == "default" else ""
 
 
-def _judge_window(api: Any, source: Source, ref: RefFact, part: Part, spec: Spec) -> None:
+def _judge_window(api: Any, source: Source, site: Site, ref: RefFact, part: Part, spec: Spec) -> None:
     block = spec.block
     if block is None or any(dim.squeezed is None or not dim.blocked for dim in block):
         return
@@ -175,7 +180,7 @@ def _judge_window(api: Any, source: Source, ref: RefFact, part: Part, spec: Spec
     event = Window(
         name=ref.name,
         role="out" if part.role == "out" else "in",
-        space=_space(spec, ref) or ref.space,
+        space=_space(site, spec, ref) or ref.space,
         dtype=ref.dtype,
         block=tuple("squeezed" if dim.squeezed else dim.size for dim in block),
         array=array if array is not None and len(array) == len(block) else (None,) * len(block),

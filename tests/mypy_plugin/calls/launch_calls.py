@@ -31,6 +31,9 @@ def add_kernel[T: tp.Float, R: tp.Dim](
 
 both = tp.launch(add_kernel, "(i R) N, (i R) N -> (i R) N", grid="i")
 matmul = tp.launch(matmul_kernel, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k")
+ragged_matmul = tp.launch(
+    matmul_kernel, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k", ragged="BM"
+)
 scale = tp.launch(scale_kernel, "(i R) N, N -> (i R) N, (i R)", grid="i")
 BM: Final = 256
 BN = 128
@@ -71,6 +74,12 @@ def shapes(
     matmul(x, y, BM=16, BK=128, BN=128)  # E: `(k BK)` has two sizes: expected 512, axis 1 of `x`, found 256, axis 0 of `y`  [block-conflict]
     matmul(flat, y, BM=16, BK=128, BN=128)  # E: the array of `x` does not fit its pattern: expected rank 2, found rank 1 (1024)  [wrong-block]
     scale(x, g, R=8)  # E: `N` has two sizes: expected 512, axis 1 of `x`, found 100, axis 0 of `g`  [block-conflict]
+
+
+def partial(x: Array[bf16, L[1000], L[512]], y: Array[bf16, L[512], L[256]]) -> None:
+    matmul(x, y, BM=96, BK=128, BN=128)  # E: block of `x` does not divide axis 0: expected a divisor of 1000, found BM=96  [ragged-block]
+    ragged_matmul(x, y, BM=96, BK=128, BN=128)
+    ragged_matmul(x, y, BM=96, BK=384, BN=128)  # E: block of `x` does not divide axis 1: expected a divisor of 512, found BK=384  [ragged-block]
 
 
 def elements(x: Array[f32, L[512], L[512]], y: Array[bf16, L[512], L[512]]) -> None:
