@@ -102,15 +102,13 @@ class Answer:
 
     def _several(self, outcome: Several, default: Type) -> Type:
         values = [item for item in outcome.items if isinstance(item, Value)]
-        if len(values) < len(outcome.items):
+        if len(values) < len(outcome.items) or not holds_arrays(default, outcome.kind):
             return self.unknown
-        if (outcome.kind == "tuple" and isinstance(default, TupleType | AnyType)) or _is(default, "builtins.tuple"):
+        if outcome.kind == "tuple":
             blocks: list[Type] = [self.types.block(value) for value in values]
             return TupleType(blocks, self.types.instance("builtins.tuple", [ANY]))
-        if outcome.kind == "list" and values and (isinstance(default, AnyType) or _is(default, "builtins.list")):
-            common = values[0] if all(value == values[0] for value in values) else UNKNOWN
-            return self.types.instance("builtins.list", [self.types.block(common)])
-        return self.unknown
+        common = values[0] if values and all(value == values[0] for value in values) else UNKNOWN
+        return self.types.instance("builtins.list", [self.types.block(common)])
 
     def _refuse(self, call: Call, refused: Refused) -> None:
         operands = [shown(self.types, leaf) for leaf in call.leaves if isinstance(leaf, Value | Like)]
@@ -127,8 +125,15 @@ def _call(function: str, keywords: Sequence[str | None], items: Sequence[Static]
     )
 
 
-def _is(kind: Type, fullname: str) -> bool:
-    return isinstance(kind, Instance) and kind.type.fullname == fullname
+def holds_arrays(kind: Type, container: str) -> bool:
+    """Whether a declared result says a tuple (or a list) of arrays, or nothing."""
+    kind = get_proper_type(kind)
+    if isinstance(kind, AnyType):
+        return True
+    if isinstance(kind, TupleType):
+        return container == "tuple" and all(takes_arrays(item) for item in kind.items)
+    named = isinstance(kind, Instance) and kind.type.fullname == f"builtins.{container}"
+    return named and isinstance(kind, Instance) and all(takes_arrays(argument) for argument in kind.args)
 
 
 def takes_arrays(kind: Type) -> bool:

@@ -93,6 +93,8 @@ class Types:
             return None
         if dim.last_known_value is not None:
             return self.size(dim.last_known_value)
+        if dim.type.fullname == names.NUMBER and dim.args:
+            return self.size(dim.args[0])
         if dim.type.fullname.startswith(names.STATIC) and dim.type.name in names.ARITHMETIC and len(dim.args) == 2:
             return self._arithmetic(dim.type.name, *dim.args)
         return None
@@ -243,6 +245,19 @@ class Types:
         if shape is None:
             return [UnpackType(self.instance("builtins.tuple", [ANY]))]
         return [self.dim(size) for size in shape]
+
+    def shape_tuple(self, shape: Shape, *, plain: bool = False) -> Type:
+        """What ``x.shape`` is: a tuple of dims, or of ``plain`` integers."""
+        integer = self.instance("builtins.int")
+        items: list[Type] = []
+        for size in shape:
+            if size is None or plain:
+                items.append(integer)
+            elif size.const is not None:
+                items.append(self.instance(names.NUMBER, [self.literal(size.const)]))
+            else:
+                items.append(self.dim(size))
+        return TupleType(items, self.instance("builtins.tuple", [integer]))
 
     def dtype_type(self, value: Value) -> Type:
         """The type argument that says this value's element type; a weak one is said to be unknown."""

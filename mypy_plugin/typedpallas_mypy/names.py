@@ -17,6 +17,7 @@ REFS: Final = "typedpallas._refs."
 STATIC: Final = "typedpallas._static."
 """Where the stubs define what the plugin rewrites that to."""
 BLOCK: Final = STATIC + "Block"
+NUMBER: Final = STATIC + "Number"
 ARRAY: Final = "jax._src.basearray.Array"
 
 DIRECTIONS: Final[dict[str, Direction]] = {

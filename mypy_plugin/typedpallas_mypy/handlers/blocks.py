@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mypy.nodes import TempNode
 from mypy.plugin import AttributeContext, MethodContext
-from mypy.types import Instance, LiteralType, TupleType, Type, get_proper_type
+from mypy.types import Instance, Type, get_proper_type
 
 from typedpallas_mypy import answer, names, scope
 from typedpallas_mypy.answer import Answer, Argument
@@ -99,22 +99,12 @@ def _attribute(name: str) -> Hook:
 
 
 def _shape(context: AttributeContext) -> Type:
-    """``v.shape`` as a tuple of dims."""
+    """``v.shape`` as a tuple of dims; of plain integers where a variable keeps its first type for good."""
     types = Types(context.api)
     value = types.value(context.type) if _is_block(context.type) else None
     if value is None or value.shape is None:
         return context.default_attr_type
-    dims = [types.dim(size) if size is not None else types.instance("builtins.int") for size in value.shape]
-    return TupleType(dims, types.instance("builtins.tuple", [types.instance("builtins.int")]))
-
-
-def _rank(context: AttributeContext) -> Type:
-    """``v.ndim`` as a literal."""
-    types = Types(context.api)
-    value = types.value(context.type) if _is_block(context.type) else None
-    if value is None or value.shape is None:
-        return context.default_attr_type
-    return LiteralType(len(value.shape), types.instance("builtins.int"))
+    return types.shape_tuple(value.shape, plain=not context.api.options.allow_redefinition)
 
 
 def _is_block(kind: Type) -> bool:
@@ -128,6 +118,5 @@ HOOKS: Hooks = Hooks(
     attributes={
         **{f"{owner}.{name}": _attribute(name) for owner in _OWNERS for name in ("T", "mT", "real", "imag")},
         **{f"{owner}.shape": _shape for owner in _OWNERS},
-        **{f"{owner}.ndim": _rank for owner in _OWNERS},
     }
 )

@@ -20,10 +20,10 @@ def function(fullname: str) -> Hook | None:
 
 
 def method(fullname: str) -> Hook | None:
-    """The hook for what is called like a function but is an object: `jnp.add`, `jax.nn.relu`, jitted functions."""
-    if not fullname.startswith("jax.") or not fullname.endswith(".__call__"):
-        return None
-    return _object_called
+    """The hook for what is called like a function but is an object (`jnp.add`, `jax.nn.relu`), and other methods."""
+    if fullname.startswith("jax.") and fullname.endswith(".__call__"):
+        return _object_called
+    return other(fullname)
 
 
 def _object_called(context: MethodContext) -> Type:

@@ -7,7 +7,7 @@ from typing import Any
 from mypy.nodes import Context as Place
 from mypy.nodes import Expression, NameExpr
 from mypy.plugin import AttributeContext, MethodContext
-from mypy.types import Instance, LiteralType, Type, TypeVarType, UnionType, get_proper_type
+from mypy.types import Instance, Type, TypeVarType, UnionType, get_proper_type
 
 from typedpallas.events import Access, Operation, RefFact, Shape
 from typedpallas_mypy import names, report
@@ -170,13 +170,13 @@ def _at_attribute(context: AttributeContext) -> Type:
     return Types(context.api).instance(names.STATIC + "At", [own])
 
 
-def _rank(context: AttributeContext) -> Type:
-    """``x.ndim`` as a literal."""
+def _shape(context: AttributeContext) -> Type:
+    """``x.shape``, as `handlers.blocks` gives it for values."""
     types = Types(context.api)
     ref = types.ref(context.type)
     if ref is None or ref.shape is None:
         return context.default_attr_type
-    return LiteralType(len(ref.shape), types.instance("builtins.int"))
+    return types.shape_tuple(ref.shape, plain=not context.api.options.allow_redefinition)
 
 
 _CLASSES = tuple(names.STATIC + name for name in names.DIRECTIONS)
@@ -193,6 +193,6 @@ HOOKS: Hooks = Hooks(
     },
     attributes={
         **{f"{name}.at": _at_attribute for name in _CLASSES},
-        **{f"{name}.ndim": _rank for name in _CLASSES},
+        **{f"{name}.shape": _shape for name in _CLASSES},
     },
 )

@@ -1,4 +1,4 @@
-"""Kernels of many sorts that are right: tables in scalar memory, copies, reductions, integer stores, type parameters."""
+"""Right kernels of many sorts: scalar tables, copies, reductions, integer stores, type parameters."""
 
 from typing import Literal as L
 
