@@ -75,7 +75,7 @@ def test_flash_attention(dtype: str, causal: bool, head_dim: int) -> None:
     close(flash_attention(q, k, v, causal=causal, block=(32, 64)), attention(q, k, v, causal), dtype)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.sampled_from([8, 16, 24]), st.integers(1, 4), st.sampled_from([8, 16]), st.integers(1, 4), st.booleans(),
     st.sampled_from([None, 1.0, 0.1]),

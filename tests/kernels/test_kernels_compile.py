@@ -57,11 +57,10 @@ def test_elementwise_and_matmul(target: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("target", "dtype"), EVERYWHERE)
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention(target: str, dtype: str, causal: bool) -> None:
-    for head_dim in (64, 128):
-        run = functools.partial(flash_attention, causal=causal)
-        taken(run, *[heads(dtype, head_dim)] * 3, target=target)
+def test_attention(target: str, dtype: str) -> None:
+    for head_dim, causal in ((64, False), (64, True), (128, False), (128, True)):
+        if dtype == "bfloat16" or (head_dim == 128) == causal:  # the other types: one of each
+            taken(functools.partial(flash_attention, causal=causal), *[heads(dtype, head_dim)] * 3, target=target)
 
 
 @pytest.mark.parametrize("target", ["h100", "h200", "b200"])

@@ -30,7 +30,7 @@ def refused(call: Any, *words: str, rule: str | None = None) -> None:
 
 
 def test_block_that_does_not_divide() -> None:
-    refused(lambda: DOUBLE(X, BM=24), "`x`", "24", "64", 'ragged="BM"')
+    refused(lambda: DOUBLE(X, BM=24), "`x`", "24", "64", "BM=16", 'ragged="BM"', rule="ragged-block")
 
 
 def test_the_line_is_the_callers() -> None:
@@ -187,12 +187,13 @@ def test_parallel_axis_that_an_output_lacks() -> None:
     launch = tp.launch(
         samples.product, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k", parallel="i j k"
     )
-    refused(lambda: launch(X, X.T, BM=8, BK=16, BN=16), "`k`", "`out`")
+    refused(lambda: launch(X, X.T, BM=8, BK=16, BN=16), "`k`", "`out`", rule="write-race")
 
 
-def test_sequential_axis_outside_on_tpu() -> None:
+def test_state_along_an_outer_axis_on_tpu() -> None:
     launch = tp.launch(samples.product, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="k i j")
-    refused(lambda: launch(X, X.T, BM=8, BK=16, BN=16), "`k`", "`out`")
+    refused(lambda: launch(X, X.T, BM=8, BK=16, BN=16), "`k`", "`out`", rule="nonconsecutive-revisit")
+    assert launch(X[:8], X.T[:, :16], BM=8, BK=16, BN=16).shape == (8, 16)  # one block: nothing comes back
 
 
 def test_scratch_of_no_shape() -> None:

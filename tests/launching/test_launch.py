@@ -30,7 +30,7 @@ def sizes(most: int) -> st.SearchStrategy[tuple[int, int]]:
     return st.tuples(st.integers(1, most), st.integers(1, 3))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.tuples(st.integers(1, 2), st.integers(1, 3)), sizes(6), sizes(5), st.permutations(["i", "j"]),
 )  # fmt: skip
@@ -41,7 +41,7 @@ def test_matmul_of_any_shape(m: tuple[int, int], k: tuple[int, int], n: tuple[in
     np.testing.assert_allclose(launch(x, y, BM=bm, BK=bk, BN=bn), x @ y, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 17))
 def test_ragged(rows: int, block: int) -> None:
     x = normal(rows, 8)

@@ -1,7 +1,7 @@
 """Arrays and sizes given to a launch, put together into a `Plan`, or refused with the origin of every number."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -84,7 +84,6 @@ def bind(signature: Signature, arrays: Arrays, given: Given, target: Target | No
         signature, grid, _parallel(signature, given), dict(sizes.values), inputs, outputs, _scratch(sizes, dtypes)
     )
     refuse_by_rule(_windows(plan, given), Context(target=target), kernel=plan.name)
-    _check_ragged(plan, given)
     _check_parallel(plan)
     return plan
 
@@ -213,11 +212,23 @@ def _scratch(sizes: _Sizes, dtypes: Mapping[str, Any]) -> tuple[PlannedScratch, 
 
 
 def _windows(plan: Plan, given: Given) -> list[Event]:
-    inputs = [_window(planned, "in", given) for planned in plan.inputs if planned.slot.spec is None]
-    return inputs + [_window(planned, "out", given) for planned in plan.outputs if planned.slot.spec is None]
+    """The block of every operand; a cut that several share is refused once, where it is first."""
+    judged: set[str] = set()
+    found: list[Event] = []
+    for role, operands in _by_role(plan):
+        for planned in operands:
+            if planned.slot.spec is None:
+                found.append(_window(planned, role, given, judged))
+                judged |= {str(part) for part in planned.slot.operand.parts}
+    return found
 
 
-def _window(planned: Planned, role: Literal["in", "out"], given: Given) -> Event:
+def _by_role(plan: Plan) -> tuple[tuple[Literal["in", "out"], tuple[Planned, ...]], ...]:
+    return ("in", plan.inputs), ("out", plan.outputs)
+
+
+def _window(planned: Planned, role: Literal["in", "out"], given: Given, judged: Set[str]) -> Event:
+    parts = planned.slot.operand.parts
     return Window(
         name=planned.name,
         role=role,
@@ -225,22 +236,9 @@ def _window(planned: Planned, role: Literal["in", "out"], given: Given) -> Event
         dtype=jnp.dtype(planned.dtype).name,
         block=tuple("squeezed" if piece.block is None else Size.of(piece.block) for piece in planned.pieces),
         array=tuple(Size.of(extent) for extent in planned.array),
-        ragged=_ragged_axes(planned, given.ragged),
-        block_names=tuple(_block_name(part) for part in planned.slot.operand.parts),
+        ragged=_ragged_axes(planned, given.ragged) | {i for i, part in enumerate(parts) if str(part) in judged},
+        block_names=tuple(map(_block_name, parts)),
     )
-
-
-def _check_ragged(plan: Plan, given: Given) -> None:
-    for planned in plan.inputs + plan.outputs:
-        ragged = _ragged_axes(planned, given.ragged)
-        for axis, (piece, extent) in enumerate(zip(planned.pieces, planned.array, strict=True)):
-            if planned.slot.spec is None and piece.block is not None and extent % piece.block and axis not in ragged:
-                part = planned.slot.operand.parts[axis]
-                raise LaunchError(
-                    f"axis {axis} of `{planned.name}` of `{plan.name}`: expected a multiple of {piece.block} "
-                    f"(`{part}`), found {extent}; a partial last block is asked for with "
-                    f'`ragged="{_block_name(part) or piece.axis}"`'
-                )
 
 
 def _block_name(part: Part) -> str | None:
@@ -260,14 +258,10 @@ def _parallel(signature: Signature, given: Given) -> tuple[str, ...]:
 
 def _check_parallel(plan: Plan) -> None:
     """Axes that an output lacks and that were called parallel: their steps would race on one block."""
-    for out in plan.outputs:
-        for axis, steps in plan.grid.items():
-            if axis in plan.parallel and axis not in out.axes and steps > 1 and out.slot.spec is None:
-                events = [
-                    GridAxis(axis=axis, output=out.name, in_output=False, declared_parallel=True, trailing=True)
-                ]
-                refuse_by_rule(events, Context(), kernel=plan.name)
-                raise LaunchError(
-                    f"grid axis `{axis}` of `{plan.name}` was declared parallel, but output `{out.name}` "
-                    f"(`{out.slot.operand}`) does not depend on it: {steps} steps would write one block"
-                )
+    events: list[Event] = [
+        GridAxis(axis=axis, output=out.name, in_output=False, declared_parallel=True, trailing=True)
+        for out in plan.outputs
+        for axis in plan.parallel
+        if axis not in out.axes and plan.grid[axis] > 1 and out.slot.spec is None
+    ]
+    refuse_by_rule(events, Context(), kernel=plan.name)

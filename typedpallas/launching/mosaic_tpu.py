@@ -10,7 +10,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from typedpallas import gpu, portable, spaces, tpu
-from typedpallas.events import Context, GridAxis
+from typedpallas.events import Context, Event, GridAxis
 from typedpallas.launching import calls, jaxapi
 from typedpallas.launching.calls import Call
 from typedpallas.launching.choose import Choice
@@ -47,7 +47,7 @@ def prepare(plan: Plan, tuning: Tuning, way: Choice, interpret: Any) -> Call:
 
     Raises:
         LaunchError: the kernel asks for what no TPU has.
-        PlacementError: a sequential axis is not a trailing one.
+        PlacementError: state is carried along an axis that is not a trailing one.
     """
     _check_order(plan)
     _check_spaces(plan)
@@ -107,29 +107,22 @@ def _check_spaces(plan: Plan) -> None:
 
 
 def _check_order(plan: Plan) -> None:
-    """An output's block must not come back once it was left: only axes that it lacks may run inside such an axis."""
+    """State that is carried along a sequential axis belongs to one block of each output until that axis is done.
+
+    So no axis of an output may run inside such an axis. Without such state the trace checker sees more.
+    """
+    if not any(scratch.space in (spaces.ACC, spaces.STATE) for scratch in plan.scratch):
+        return
     axes = list(plan.grid)
+    events: list[Event] = []
     for out in plan.outputs:
-        if out.slot.spec is not None:
-            continue
         for position, axis in enumerate(axes):
-            inside = [later for later in axes[position + 1 :] if later in out.axes and plan.grid[later] > 1]
-            if axis in out.axes or plan.grid[axis] == 1 or not inside:
-                continue
-            event = GridAxis(
-                axis=axis,
-                output=out.name,
-                in_output=False,
-                declared_parallel=axis in plan.parallel,
-                trailing=False,
-            )
-            refuse_by_rule([event], Context(backend="mosaic_tpu"), kernel=plan.name)
-            order = " ".join([*(a for a in axes if a != axis), axis])
-            raise LaunchError(
-                f"grid axis `{axis}` of `{plan.name}`: output `{out.name}` (`{out.slot.operand}`) does not depend "
-                f"on it, but on `{inside[0]}`, which runs inside it: on TPU its block would be left and come back; "
-                f'expected `grid="{order}"`'
-            )
+            inside = any(later in out.axes and plan.grid[later] > 1 for later in axes[position + 1 :])
+            if axis not in out.axes and plan.grid[axis] > 1 and inside and out.slot.spec is None:
+                events.append(
+                    GridAxis(axis=axis, output=out.name, in_output=False, declared_parallel=False, trailing=False)
+                )
+    refuse_by_rule(events, Context(backend="mosaic_tpu"), kernel=plan.name)
 
 
 def _body(plan: Plan, kernel: Callable[..., None], *refs: Any) -> None:
