@@ -339,6 +339,41 @@ def test_spaces_inside_a_kernel() -> None:
     in_kernel(body, spaces=(None, pltpu.VMEM, pltpu.HBM, pl.ANY), scratch=(pltpu.SemaphoreType.DMA((2,)),))
 
 
+def test_spaces_of_a_gpu() -> None:
+    plgpu = pytest.importorskip("jax.experimental.pallas.mosaic_gpu")
+
+    @tp.typed
+    def moves(
+        x: Ref[gpu.GMEM, f32, L[64], L[64]],
+        s: Ref[gpu.SMEM, f32, L[64], L[64]],
+        acc: Ref[gpu.ACC, f32, L[64], L[64]],
+        full: Ref[gpu.Barrier, L[2]],
+    ) -> None: ...
+
+    @tp.typed
+    def tensor(t: Ref[gpu.TMEM, f32, ...], block: Ref[tp.BLOCK, f32, ...]) -> None: ...  # type: ignore[type-arg]
+
+    def kernel(x: Any, o: Any, s: Any, t: Any, full: Any) -> None:
+        def body(acc: Any) -> None:
+            moves(x, s, acc, full)
+            tensor(t, s)
+            wrong = {"x": (s, s, acc, full), "s": (x, x, acc, full), "acc": (x, s, s, full), "full": (x, s, acc, s)}
+            for parameter, values in wrong.items():
+                assert refused(functools.partial(moves, *values)).parameter == parameter
+            assert refused(lambda: tensor(s, s)).found == "`gpu.SMEM`"
+            assert refused(lambda: loaded(s)).found == "`gpu.SMEM`"
+
+        pl.run_scoped(body, plgpu.ACC((64, 64), jnp.float32))
+        o[...] = s[...]
+
+    scratch = [plgpu.SMEM((64, 64), jnp.float32), plgpu.TMEM((64, 64), jnp.float32), plgpu.Barrier(num_barriers=2)]
+    everywhere = pl.BlockSpec(memory_space=plgpu.GMEM)
+    call = pl.pallas_call(
+        kernel, out_shape=aval(64, 64), in_specs=[everywhere], out_specs=everywhere, scratch_shapes=scratch
+    )
+    jax.make_jaxpr(call)(aval(64, 64))
+
+
 sizes = st.integers(1, 6)
 
 

@@ -283,7 +283,8 @@ _TPU = {
     "cmem": tpu.CMEM,
     "vmem_shared": tpu.VMEM_SHARED,
 }
-_TPU_SEMAPHORES = {"dma_sem": tpu.DMA, "sem": tpu.REGULAR, "barrier_sem": tpu.BARRIER}
+_TPU_SEMAPHORES = {"dma_sem": tpu.DMA, "semaphore": tpu.REGULAR, "barrier_semaphore": tpu.BARRIER}
+_GPU_BARRIERS = {"barrier": gpu.Barrier, "cluster_barrier": gpu.ClusterBarrier}
 _GPU = {"gmem": gpu.GMEM, "smem": gpu.SMEM, "tmem": gpu.TMEM, "regs": gpu.REGS}
 _DEFAULT: dict[Backend | None, type[MemorySpace]] = {
     None: spaces.BLOCK,
@@ -325,9 +326,11 @@ def declared_space(aval: Any) -> type[MemorySpace] | None:
     if owner == "mosaic_tpu":
         return _TPU_SEMAPHORES.get(dtype_name(aval) or "") if name == "semaphore_mem" else _TPU.get(name)
     if owner == "mosaic_gpu":
-        kind = type(aval).__name__
-        if "Barrier" in str(getattr(aval, "dtype", "")):
-            return gpu.Barrier
+        kind, dtype = type(aval).__name__, dtype_name(aval) or ""
+        if dtype in _GPU_BARRIERS:
+            return _GPU_BARRIERS[dtype]
+        if dtype == "semaphore":
+            return None
         return gpu.ACC if kind == "WGMMAAbstractAccumulatorRef" else _GPU.get(name)
     return None
 
