@@ -32,7 +32,7 @@ from typedpallas_mypy.handlers.calls_apply import Call, Settled
 from typedpallas_mypy.handlers.calls_kernel import Kernel, Parameter
 
 RULES = {"wrong-arity", "wrong-block", "block-conflict", "not-a-multiple", "unknown-size", "missing-size"}
-RULES |= {"windowed-any"}
+RULES |= {"windowed-any", "ragged-block"}
 AXES = ("i", "j")
 DIMS = {name: TypeVar(name, bound=tp.Dim) for name in ("D", "E")}
 BLOCKS = {name: TypeVar(name, bound=Multiple[L[4]]) for name in ("BM", "BN")}
@@ -48,6 +48,7 @@ class Sample:
     grid: str
     shapes: tuple[tuple[int, ...], ...]
     sizes: dict[str, int]
+    ragged: frozenset[str]
 
 
 _size = st.sampled_from([1, 4, 8, 12, 16])
@@ -107,14 +108,16 @@ def samples(draw):
     sizes = {name: extent[name] for name in named if name in BLOCKS or draw(st.booleans())}
     if draw(st.integers(0, 15)) == 15:
         sizes["BX"] = 8
-    return Sample(_kernel(annotations), text, " ".join(used), shapes, sizes)
+    ragged = frozenset(draw(st.sets(st.sampled_from([*AXES, *BLOCKS, "8"]))))
+    return Sample(_kernel(annotations), text, " ".join(used), shapes, sizes, ragged)
 
 
 def _extent(draw, part, extent):
     if draw(st.integers(0, 15)) == 15:
         return draw(_size)
     if part[0] == "cut":
-        return extent[part[1]] * (extent[part[2]] if part[2] in extent else int(part[2]))
+        rest = draw(st.sampled_from([0, 0, 0, 2]))
+        return extent[part[1]] * (extent[part[2]] if part[2] in extent else int(part[2])) + rest
     return extent[part[1]] if part[1] in extent else int(part[1])
 
 
@@ -138,11 +141,12 @@ def _level_1(sample: Sample):
     refuted = _refuted(events, kernel.facts)
     if refuted:
         return refuted, None
-    call = Call(match, Settled(), kernel.name)
+    call = Call(match, Settled(ragged=sample.ragged), kernel.name)
     call.name_sizes({name: Size.of(size) for name, size in sample.sizes.items()}, complete=True)
     shapes = [tuple(map(Size.of, shape)) for shape in sample.shapes]
     call.check_count(len(shapes))
     call.take(shapes)
+    call.said += call.windows(shapes)
     refuted = _refuted([event for event, _ in call.said], kernel.facts)
     outputs = [tuple(None if d is None else d.const for d in call.array(slot)) for slot in match.outputs]
     return refuted, outputs
@@ -153,7 +157,7 @@ def _launch(sample: Sample):
     avals = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in sample.shapes]
     try:
         read = signature.read(sample.kernel, sample.pattern, sample.grid)
-        plan = binding.bind(read, avals, binding.Given(call=sample.sizes, ragged=frozenset(AXES)))
+        plan = binding.bind(read, avals, binding.Given(call=sample.sizes, ragged=sample.ragged))
     except PlacementError as error:
         return {d.rule for d in error.diagnostics}, None
     except LaunchError:

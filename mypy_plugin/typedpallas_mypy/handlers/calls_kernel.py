@@ -51,10 +51,14 @@ class Kernel:
         """Whether any parameter says what it is."""
         return any(p.ref.direction is not None for p in self.parameters)
 
+    @property
+    def required(self) -> tuple[Parameter, ...]:
+        """The parameters without a default: those that a launch fills."""
+        return tuple(p for p in self.parameters if not p.optional)
+
     def taking(self, count: int) -> tuple[Parameter, ...]:
         """The parameters that ``count`` refs would fill: required ones, and optional ones as far as needed."""
-        required = [p for p in self.parameters if not p.optional]
-        return self.parameters[: max(count, len(required))]
+        return self.parameters[: max(count, len(self.required))]
 
 
 def kernel_of(kind: Type) -> Kernel | None:

@@ -69,20 +69,20 @@ class Match:
 
 
 def _taking(kernel: Kernel, *directions: str) -> list[Parameter]:
-    return [p for p in kernel.parameters if p.ref.direction in directions]
+    return [p for p in kernel.required if p.ref.direction in directions]
 
 
 def launchable(kernel: Kernel) -> bool:
     """Whether every parameter says its part in a launch; otherwise nothing is known of how operands bind."""
     directions = ("in", "out", "inout", "scratch")
-    return not kernel.variadic and all(p.ref.direction in directions and not p.optional for p in kernel.parameters)
+    return not kernel.variadic and all(p.ref.direction in directions for p in kernel.required)
 
 
 def operands(pattern: Pattern, kernel: Kernel) -> Operands:
     """How many refs the pattern gives, beside the parameters that take them; an `InOut` counts as an input."""
     return Operands(
         kernel=kernel.name,
-        parameters=tuple((p.ref.name, p.ref.direction) for p in kernel.parameters),
+        parameters=tuple((p.ref.name, p.ref.direction) for p in kernel.required),
         inputs=len(pattern.inputs),
         outputs=len(pattern.outputs) - len(_taking(kernel, "inout")),
         scratch=len(_taking(kernel, "scratch")),
