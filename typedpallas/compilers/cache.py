@@ -20,7 +20,7 @@ from typing import Any
 FORMAT = 2
 """Raised whenever what is stored, or what the key covers, changes."""
 
-_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "JAX_PALLAS_USE_MOSAIC_GPU")
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 
 def folder() -> Path:

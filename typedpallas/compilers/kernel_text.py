@@ -21,6 +21,8 @@ _BACKENDS: dict[str, Backend] = {
     "mosaic_gpu_v2": "mosaic_gpu",
     "__gpu$xla.gpu.triton": "triton",
 }
+_TPU_CODE = ("body", "debug_locations")
+"""The kernel and, from JAX 0.12 on beside it, its source locations."""
 _CODE_ENTRY = {"mosaic_gpu": "module", "triton": "ir"}
 _SERDE = {"mosaic_tpu": "mosaic-serde", "mosaic_gpu": "mosaic_gpu-serde"}
 _COUNTED_NAME = re.compile(r', mosaic_gpu\.dump_basename = "[^"]*"|mosaic_gpu\.dump_basename = "[^"]*",? ?')
@@ -85,7 +87,7 @@ def _config(call: Any, backend: Backend) -> dict[str, Any]:
     """The call's config but for the kernel's code and what is derived from it."""
     if backend == "mosaic_tpu":
         config: dict[str, Any] = json.loads(jaxapi.attribute_bytes(call.attributes["backend_config"]))
-        inner = {k: v for k, v in config["custom_call_config"].items() if k != "body"}
+        inner = {k: v for k, v in config["custom_call_config"].items() if k not in _TPU_CODE}
         return config | {"custom_call_config": inner}
     entries = jaxapi.attribute_entries(call.attributes["mhlo.backend_config"])
     return {k: v for k, v in entries.items() if k not in (_CODE_ENTRY[backend], "kernel_hash")}

@@ -1,1 +1,0 @@
-"""Moved to `typedpallas.compilers` (the name `compile` belongs to the public function)."""
