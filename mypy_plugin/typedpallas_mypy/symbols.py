@@ -101,8 +101,9 @@ def witnesses(names: list[str], facts: Facts) -> list[dict[str, int]]:
     primes = _PRIMES[: len(names)]
     if len(primes) < len(names):
         return []
+    step = math.lcm(*(facts.multiple(name) for name in names))
     return [
-        {name: facts.multiple(name) * factor * prime for name, prime in zip(names, order, strict=True)}
+        {name: step * factor * prime for name, prime in zip(names, order, strict=True)}
         for factor, order in ((1, primes), (_MANY_DIVISORS, primes), (_MANY_DIVISORS, primes[::-1]))
     ]
 

@@ -9,7 +9,11 @@ from typedpallas import In, Out, Ref, f32
 from typedpallas import tpu, gpu
 import typedpallas as tp
 
-def kernel(x: In[tp.BLOCK, f32, L[8], L[128]], o: Out[tp.BLOCK, f32, L[8], L[128]], g: Ref[gpu.SMEM, f32, L[8]]) -> None:
+def kernel(
+    x: In[tp.BLOCK, f32, L[8], L[128]],
+    o: Out[tp.BLOCK, f32, L[8], L[128]],
+    g: Ref[gpu.SMEM, f32, L[8]],
+) -> None:
     o[0, 0] = x[0, 0]
     g[0] = x[0, 0]
 """
@@ -30,7 +34,7 @@ def test_targets_are_judged_and_named(tmp_path):
     assert _said(tmp_path, '["h100"]').returncode == 0
     said = harness.messages(_said(tmp_path, '["tpu-v5e", "tpu-v6e", "h100"]').stdout)
     errors = [m for m in said if m.kind == "error"]
-    assert [(m.line, m.code) for m in errors] == [(8, "scalar-store-to-vmem")]
+    assert [(m.line, m.code) for m in errors] == [(12, "scalar-store-to-vmem")]
     assert errors[0].text.endswith("(on tpu-v5e, tpu-v6e)")
 
 
