@@ -82,6 +82,8 @@ def _ask(built: Any, target: str) -> tuple[str, str]:
         tp.compile(built.run, *built.avals, target=target, deadline=60.0)
     except tp.CompileError as error:
         return error.kind, error.reason
+    except (TypeError, ValueError, NotImplementedError) as error:
+        return "refused", f"while tracing: {error}"[:200]
     return "accepted", ""
 
 
