@@ -112,6 +112,19 @@ uncounted = tp.launch(iota, "-> (i 8) 128", grid="i")
 broken = tp.launch(iota, "(i 8) 128 -> (i 8) 128", grid="i")  # E: `iota` and the pattern disagree on the number of inputs: expected none, found 1  [wrong-arity]
 
 
+def literal(x: In[tp.BLOCK, f32, L[8], L[128]], o: Out[tp.BLOCK, f32, L[8], L[128]]) -> None: ...
+
+
+fixed = tp.launch(literal, "(i B) N -> (i B) N", grid="i")
+
+
+def numbers(x: Array[f32, L[64], L[128]], y: Array[f32, L[64], L[256]]) -> None:
+    fixed(x)
+    fixed(x, B=8)
+    fixed(x, B=16)  # E: `B` has two sizes: expected 8, in the annotations of `literal`, found 16, `B=16` in this call  [block-conflict]
+    fixed(y)  # E: `N` has two sizes: expected 128, in the annotations of `literal`, found 256, axis 1 of `x`  [block-conflict]
+
+
 def without_inputs(x: jax.Array) -> None:
     reveal_type(counted())  # N: Revealed type is "typedpallas._static.Block[typedpallas.dtypes.f32, Literal[32], Literal[128]]"
     uncounted(i=4)
