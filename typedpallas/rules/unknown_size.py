@@ -59,7 +59,12 @@ class UnknownSize(Rule):
             yield self.refuted(
                 launch=event.launch,
                 found=name,
-                expected=f"one of {', '.join(f'`{known}`' for known in event.known)}" if event.known else "no sizes",
+                expected=_listed(event.known),
                 help=f"did you mean `{near[0]}`?" if near else "",
                 blame=f"size[{name}]",
             )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    quoted = ", ".join(f"`{name}`" for name in names)
+    return f"one of {quoted}" if len(names) > 1 else quoted or "no sizes"

@@ -29,13 +29,13 @@ def settled(source: Source, text: Written, given: Mapping[str, n.Expression]) ->
         ragged = strings(source, given["ragged"])
         found["ragged"] = None if ragged is None else sorted(ragged)
     if "dims" in given:
-        found["dims"] = _mapping(source, given["dims"])
+        found["dims"] = sizes_by_name(source, given["dims"])
     if "dtypes" in given:
         found["dtypes"] = None
     return encoded(found)
 
 
-def _mapping(source: Source, expression: n.Expression) -> dict[str, int | None] | None:
+def sizes_by_name(source: Source, expression: n.Expression) -> dict[str, int | None] | None:
     """A dict display of sizes by name; none if it is not all there to read."""
     found = source.definition(expression)
     if not isinstance(found, n.DictExpr):

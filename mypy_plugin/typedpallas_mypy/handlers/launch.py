@@ -11,7 +11,7 @@ from mypy.types import CallableType, Instance, LiteralType, Type, get_proper_typ
 
 from typedpallas import pattern as patterns
 from typedpallas.dims import Size
-from typedpallas.events import IndexMap, LaunchText
+from typedpallas.events import CallSizes, IndexMap, LaunchText
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.handlers import calls_kernel, calls_match, calls_told, specs
@@ -63,6 +63,7 @@ def _unreadable(api: Any, text: Written, grid: str, given: Mapping[str, n.Expres
 
 
 def _judge_match(api: Any, source: Source, match: Match, text: Written, given: Mapping[str, n.Expression]) -> bool:
+    """Operands, blocks, sizes, index maps and grid axes, each at its own part of the text."""
     kernel, node = match.kernel, given["kernel"]
     places: dict[str, n.Context] = {f"parameter[{p.ref.name}]": node for p in kernel.parameters}
     event = calls_match.operands(match.pattern, kernel)
@@ -74,6 +75,11 @@ def _judge_match(api: Any, source: Source, match: Match, text: Written, given: M
         windows = range(len(slot.operand.windows))
         places = {f"block[{axis}]": text.window(position, slot.operand, axis) for axis in windows}
         wrong |= report.judge(api, argument, kernel.facts, {**places, "": text.operand(position)})
+    if "dims" in given:
+        names = calls_told.sizes_by_name(source, given["dims"]) or {}
+        known = (*match.names, *match.pattern.grid)
+        sizes = CallSizes(launch=kernel.name, known=known, needed=(), given=tuple(names))
+        wrong |= report.judge(api, sizes, kernel.facts, {"": given["dims"]})
     for position, call in text.placed().items():
         wrong |= _judge_own_map(api, source, match, position, call)
     parallel = strings(source, given["parallel"]) if "parallel" in given else ()

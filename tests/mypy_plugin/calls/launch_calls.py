@@ -109,6 +109,7 @@ def iota(o: Out[tp.BLOCK, f32, L[8], L[128]]) -> None: ...
 
 counted = tp.launch(iota, "-> (i 8) 128", grid="i", dims={"i": 4})
 uncounted = tp.launch(iota, "-> (i 8) 128", grid="i")
+misnamed = tp.launch(iota, "-> (i 8) 128", grid="i", dims={"j": 4})  # E: `iota` has no size `j`: expected `i`  [unknown-size]
 broken = tp.launch(iota, "(i 8) 128 -> (i 8) 128", grid="i")  # E: `iota` and the pattern disagree on the number of inputs: expected none, found 1  [wrong-arity]
 
 
