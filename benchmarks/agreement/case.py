@@ -50,6 +50,10 @@ class Case(ABC):
     def oracle(self, inputs: Arrays) -> Outcome:
         """What the kernel does, worked out in numpy without Pallas."""
 
+    def in_order(self) -> Self:
+        """The same on a chip with one core, where even parallel grid axes run in order."""
+        return self
+
     def inputs(self, rng: np.random.Generator) -> Arrays:
         """Fresh operands: small whole numbers, exact in every element type."""
         return [rng.integers(-4, 5, aval.shape).astype(aval.dtype) for aval in self.build().avals]

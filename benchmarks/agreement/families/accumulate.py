@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from benchmarks.agreement.case import Arrays, Case, Outcome
@@ -58,6 +58,10 @@ class Accumulate(Case):
             start,
             tuple(parallel),
         )
+
+    def in_order(self) -> Self:
+        """Without parallel axes."""
+        return replace(self, parallel=(False,) * len(self.parallel))
 
     @property
     def _names(self) -> tuple[str, ...]:

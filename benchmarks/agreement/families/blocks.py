@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -79,6 +79,10 @@ class Blocks(Case):
             shape = tuple(rng.choice(_DIMS) for _ in range(rank))
             if np.prod(shape) <= 1 << 18:
                 return shape
+
+    def in_order(self) -> Self:
+        """Without parallel axes."""
+        return replace(self, parallel=(False,) * len(self.parallel))
 
     def source(self) -> str:
         """A module with one `pallas_call`."""

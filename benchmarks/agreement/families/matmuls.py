@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -47,6 +47,10 @@ class Matmul(Case):
             rng.random() < 0.2,
             rng.choices(("None", '"highest"'), (5, 1))[0],
         )
+
+    def in_order(self) -> Self:
+        """Without parallel axes."""
+        return replace(self, semantics=("arbitrary",) * 3)
 
     @property
     def _accumulator(self) -> str:
