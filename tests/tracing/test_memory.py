@@ -1,0 +1,165 @@
+"""The memory ledgers of traced kernels."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+import typedpallas as tp
+from typedpallas import chips
+from typedpallas.compilers.ambient import target_context
+from typedpallas.events import Context, MemoryUse
+from typedpallas.tracing import jaxapi, ledger_vmem, memory
+from typedpallas.tracing.walk import kernels
+
+MIB = 1 << 20
+
+
+def _copy(rows: int, steps: int, columns: int = 1024, *, limit: int | None = None, still: bool = False):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    shape = jax.ShapeDtypeStruct((rows * steps, columns), jnp.float32)
+
+    def run(x):
+        return pl.pallas_call(
+            kernel,
+            out_shape=shape,
+            grid=(steps,),
+            in_specs=[pl.BlockSpec((rows, columns), (lambda i: (0, 0)) if still else (lambda i: (i, 0)))],
+            out_specs=pl.BlockSpec((rows, columns), lambda i: (i, 0)),
+            compiler_params=pltpu.CompilerParams(vmem_limit_bytes=limit),
+        )(x)
+
+    return run, shape
+
+
+def _ledger(run, *avals, target: str = "tpu-v5e") -> MemoryUse:
+    chip = chips.get(target)
+    with target_context(chip):
+        (call,) = kernels(jaxapi.trace(run, avals), "mosaic_tpu")
+        (located,) = memory.events(call, Context(backend="mosaic_tpu", target=chip))
+    assert isinstance(located.event, MemoryUse)
+    return located.event
+
+
+@pytest.mark.parametrize(
+    ("shape", "bits", "low", "high"),
+    [
+        ((8, 128), 32, 4096, 4096),
+        ((9, 100), 32, 8192, 8192),
+        ((3, 128), 32, 2048, 4096),
+        ((1, 128), 16, 256, 4096),
+        ((24, 512), 16, 24 * 1024, 32 * 1024),
+        ((4, 8, 200), 8, 8192, 32768),
+        ((1000,), 32, 4096, 4096),
+    ],
+)
+def test_padding(shape: tuple[int, ...], bits: int, low: int, high: int) -> None:
+    assert ledger_vmem.padded(shape, bits) == (low, high)
+
+
+def test_a_moving_block_costs_two_buffers_and_one_that_stays_one() -> None:
+    run, x = _copy(512, 64)
+    assert _ledger(run, x).low == _ledger(run, x).high == 8 * MIB
+    run, x = _copy(512, 64, still=True)
+    assert _ledger(run, x).high == 6 * MIB
+    run, x = _copy(512, 1)
+    assert _ledger(run, x).high == 4 * MIB
+
+
+def test_limits() -> None:
+    run, x = _copy(2048, 64)
+    assert not tp.check(run, x, target="tpu-v5e").ok
+    run, x = _copy(2048, 64, limit=64 * MIB)
+    assert tp.check(run, x, target="tpu-v5e").ok
+    assert not tp.check(run, x, target="tpu-v4").ok
+    run, x = _copy(2048, 64, limit=150 * MIB)
+    assert tp.check(run, x, target="tpu-v5e").ok, "asking for more than there is compiles"
+    run, x = _copy(4096, 64, limit=150 * MIB)
+    assert tp.check(run, x, target="tpu-v5e").ok
+    assert not tp.check(run, x, target="tpu-7x").ok, "64.00 MiB, and there are 63.94"
+
+
+def test_what_xla_may_keep_in_vmem_is_not_certain() -> None:
+    """A computed array of 32 MiB may stay in VMEM around the kernel; one of 256 MiB can't."""
+    run, x = _copy(4096, 2)
+    assert not tp.check(run, x, target="tpu-v5e").ok
+    inside = tp.check(lambda x: run(x * 2.0) * 2.0, x, target="tpu-v5e")
+    assert [(item.rule, item.verdict) for item in inside.diagnostics] == [("vmem-overflow", "open")]
+    run, x = _copy(4096, 16)
+    assert not tp.check(lambda x: run(x * 2.0) * 2.0, x, target="tpu-v5e").ok
+
+
+def test_the_help_fits() -> None:
+    run, x = _copy(4096, 16)
+    (finding,) = tp.check(run, x, target="tpu-v5e").diagnostics
+    assert finding.message.startswith("the kernel needs 64.00 MiB of VMEM: expected at most 16.00 MiB")
+    assert "blocks of 1024 where they are 4096" in finding.help and f"vmem_limit_bytes={64 * MIB}" in finding.help
+    run, x = _copy(1024, 64)
+    assert tp.check(run, x, target="tpu-v5e").ok
+
+
+def test_scratch_counts_where_it_is_read() -> None:
+    def kernel(x_ref, o_ref, held):
+        held[...] = held[...] + x_ref[...]
+        o_ref[...] = held[...]
+
+    def run(x):
+        spec = pl.BlockSpec((512, 1024), lambda i: (i, 0))
+        scratch = [pltpu.VMEM((512, 1024), jnp.float32)]
+        return pl.pallas_call(
+            kernel, out_shape=x, grid=(64,), in_specs=[spec], out_specs=spec, scratch_shapes=scratch
+        )(x)
+
+    use = _ledger(run, jax.ShapeDtypeStruct((512 * 64, 1024), jnp.float32))
+    assert use.low == use.high == 10 * MIB
+    assert {item.name: item.high for item in use.items}["held"] == 2 * MIB
+
+
+def _product(k: int, dtype: str):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    def run(x, y):
+        out = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+        return pl.pallas_call(kernel, out_shape=out)(x, y)
+
+    return run, jax.ShapeDtypeStruct((128, k), dtype), jax.ShapeDtypeStruct((k, 128), dtype)
+
+
+@pytest.mark.parametrize(
+    ("k", "dtype", "target", "ok"),
+    [
+        (512, "bfloat16", "a100", False),
+        (512, "bfloat16", "h100", False),
+        (256, "bfloat16", "a100", True),
+        (512, "float32", "h100", False),
+        (256, "float32", "a100", True),
+    ],
+)
+def test_the_operands_of_a_product_in_shared_memory(k: int, dtype: str, target: str, ok: bool) -> None:
+    """Two operands of 16 bits at once; of 32 bits the larger one. Each case as the compiler decides it."""
+    assert tp.check(*_product(k, dtype), target=target).ok == ok
+
+
+def test_mosaic_gpu_is_held_against_the_chip() -> None:
+    """Mosaic GPU's own check assumes an H100's shared memory everywhere."""
+    plgpu = pytest.importorskip("jax.experimental.pallas.mosaic_gpu")
+
+    def body(x_ref, o_ref, staged):
+        staged[...] = jnp.zeros_like(staged)
+
+    def run(x):
+        return plgpu.kernel(
+            body,
+            out_type=x,
+            grid=(1,),
+            grid_names=("i",),
+            scratch_types=[plgpu.SMEM((200, 256), jnp.float32)],
+        )(x)
+
+    x = jax.ShapeDtypeStruct((200, 256), jnp.float32)
+    assert "shared-memory-overflow" in {item.rule for item in tp.check(run, x, target="a100").diagnostics}
+    assert "shared-memory-overflow" not in {item.rule for item in tp.check(run, x, target="h100").diagnostics}
