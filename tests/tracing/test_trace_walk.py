@@ -225,3 +225,15 @@ def test_dead_code_is_not_judged() -> None:
 
     fn = pl.pallas_call(kernel, out_shape=X, in_specs=[pl.BlockSpec(memory_space=pltpu.HBM)])
     assert tp.check(fn, X, target="tpu-v5e").ok
+
+
+def test_a_view_of_another_type_is_stored_to_in_that_type() -> None:
+    def kernel(x, o):
+        o.bitcast(jnp.uint32)[...] = x.bitcast(jnp.uint32)[...]
+
+    half = jax.ShapeDtypeStruct((16, 128), jnp.bfloat16)
+    fn = pl.pallas_call(kernel, out_shape=half)
+    load, store = _accesses(fn, half, backend="mosaic_tpu")
+    assert (load.ref.dtype, store.ref.dtype, store.value_dtype) == ("uint32", "uint32", "uint32")
+    assert _sizes(store.moved) == (8, 128)
+    assert tp.check(fn, half, target="tpu-v5e").ok

@@ -1,7 +1,7 @@
 """What a kernel's body does: every load, store and operation, through loops, branches and scoped buffers."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typedpallas.dims import Size
@@ -80,15 +80,21 @@ def _placements(inner: Any, scope: _Scope, eqn: Any) -> Iterator[Located]:
 
 
 def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
-    """A load or store. JAX has checked the value against what the index selects, so ``moved`` is exact."""
+    """A load or store.
+
+    JAX has checked the value against the view that it goes to, so its shape is what the index selects, and its type
+    that of the view (which `ref.bitcast` may have made another than the buffer's).
+    """
     buffer, stored = jaxapi.accessed(eqn)
     ref = scope.refs.get(buffer)
     if ref is None:
         return
+    moved = (eqn.outvars[0] if stored is None else stored).aval
+    shape, dtype = sizes(jaxapi.shape_of(moved)), jaxapi.dtype_name(moved)
+    ref = replace(ref, dtype=dtype)
     if stored is None:
-        event = Access(op="load", ref=ref, moved=sizes(jaxapi.shape_of(eqn.outvars[0].aval)))
+        event = Access(op="load", ref=ref, moved=shape)
     else:
-        shape, dtype = sizes(jaxapi.shape_of(stored.aval)), jaxapi.dtype_name(stored.aval)
         event = Access(op="store", ref=ref, moved=shape, value_shape=shape, value_dtype=dtype)
     place = jaxapi.place(eqn)
     yield Located(event, place, scope.kernel)
