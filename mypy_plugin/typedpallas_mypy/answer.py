@@ -16,10 +16,10 @@ from typedpallas import dtypes
 from typedpallas.dtypes import DType
 from typedpallas.events import Operation, Shape
 from typedpallas_mypy import names, report, scope, transfer
+from typedpallas_mypy.call import Call, Outcome, Refused, Several
 from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import ANY, UNKNOWN, Types, Value
 from typedpallas_mypy.static import Like, Static
-from typedpallas_mypy.transfer import Call, Outcome, Refused, Several
 
 _MOST_UNION_ITEMS = 8
 

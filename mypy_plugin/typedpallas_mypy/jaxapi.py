@@ -55,6 +55,20 @@ def public_function(fullname: str) -> Callable[..., Any] | None:
     return found if found is not None and id(found) in _public() else None
 
 
+def portable(name: str) -> Callable[..., Any] | None:
+    """What a portable operation computes, whatever the backend."""
+    module = importlib.import_module("typedpallas.portable")
+    if name == "broadcast_rows":
+        return lambda vector, shape: jax().lax.broadcast_in_dim(vector, shape, (0,))
+    if name != "dot":
+        return None
+
+    def dot(x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False) -> Any:
+        return module.contract(x, y, transpose_x, transpose_y, module.product_dtype(x.dtype))
+
+    return dot
+
+
 def symbols(names: Sequence[str]) -> list[Any]:
     """One symbolic dim for each name, all of one scope."""
     return list(jax().export.symbolic_shape(", ".join(names))) if names else []

@@ -18,6 +18,7 @@ from typedpallas_mypy.handlers import (
     launch_calls,
     loops,
     pallas_call,
+    portable,
     refs,
     signatures,
 )
@@ -33,6 +34,7 @@ HANDLERS: tuple[Hooks, ...] = (
     blocks.HOOKS,
     functions.HOOKS,
     loops.HOOKS,
+    portable.HOOKS,
     containers.HOOKS,
 )
 """Every construct that is handled; the first that knows a name has it."""

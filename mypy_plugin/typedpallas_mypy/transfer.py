@@ -17,6 +17,7 @@ from typing import Any, Literal
 from typedpallas.dims import Facts, Size
 from typedpallas.dtypes import DType, Float, Integer, Number
 from typedpallas_mypy import jaxapi
+from typedpallas_mypy.call import Call, Outcome, Refused, Several
 from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import (
     AnyInt,
@@ -29,44 +30,8 @@ from typedpallas_mypy.static import (
     Named,
     Static,
     UnknownType,
-    leaves,
 )
 from typedpallas_mypy.symbols import Numbers, Symbols, witnesses
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call. ``function`` is a full name, or ``method:sum``, ``attribute:T``, ``operator:add``, ``index:``."""
-
-    function: str
-    arguments: tuple[Static, ...]
-    keywords: tuple[tuple[str, Static], ...] = ()
-
-    @property
-    def leaves(self) -> list[Leaf]:
-        """Everything that was passed, flat."""
-        everything = (*self.arguments, *(value for _, value in self.keywords))
-        return [leaf for argument in everything for leaf in leaves(argument)]
-
-
-@dataclass(frozen=True)
-class Refused:
-    """JAX's refusal, in the user's names."""
-
-    message: str
-    kind: Literal["shape", "dtype"]
-
-
-@dataclass(frozen=True)
-class Several:
-    """A tuple or a list of results."""
-
-    kind: Literal["tuple", "list"]
-    items: tuple[Outcome, ...]
-
-
-type Outcome = Value | Several | None
-"""What came out; none where it is no array."""
 
 _CANDIDATES: dict[type[DType], tuple[str, ...]] = {
     Float: ("float32", "bfloat16"),
@@ -116,6 +81,8 @@ def callee(name: str) -> Callable[..., Any] | None:
         return lambda self: getattr(self, rest)
     if kind == "index":
         return operator.getitem
+    if kind == "portable":
+        return jaxapi.portable(rest)
     found: Callable[..., Any] | None = getattr(operator, rest, None) or getattr(math, rest, None)
     return divmod if rest == "divmod" else found
 

@@ -14,7 +14,9 @@ CONFIG = HERE / "mypy.ini"
 CACHE = HERE.parent.parent / ".cache" / "mypy_plugin"
 """Kept between runs: reading jax anew takes mypy 15 seconds."""
 
-_LINE = re.compile(r"^(?P<file>.*?):(?P<line>\d+): (?P<kind>error|note): (?P<text>.*?)(?:  \[(?P<code>[a-z0-9-]+)\])?$")
+_LINE = re.compile(
+    r"^(?P<file>.*?):(?P<line>\d+): (?P<kind>error|note): (?P<text>.*?)(?:  \[(?P<code>[a-z0-9-]+)\])?$"
+)
 
 
 @dataclass(frozen=True)

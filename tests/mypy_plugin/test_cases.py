@@ -43,3 +43,11 @@ def test_failing_has_one_error_where_it_says(path, checked):
 def test_notes_follow_their_error(checked):
     notes = [m for m in checked if m.file == "matmul_broken.py" and m.kind == "note" and m.line == 25]
     assert any("(BK,) and (BN,)" in m.text for m in notes), notes
+
+
+def test_passing_is_clean_without_allow_redefinition(tmp_path):
+    """mypy's default keeps the first type of a variable; ``v = v.T`` must not become an error."""
+    config = tmp_path / "mypy.ini"
+    config.write_text("[mypy]\nplugins = typedpallas_mypy\ncheck_untyped_defs = True\n")
+    done = harness.mypy(PASSING, config=config, cache=harness.CACHE / "with")
+    assert [m for m in harness.messages(done.stdout) if m.kind == "error"] == []

@@ -44,3 +44,9 @@ def test_nonsense_is_refused(tmp_path, targets):
     assert done.returncode not in (0, 1)
     assert "[tool.typedpallas]" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_reminder_of_unchecked_bodies(tmp_path):
+    """Without `check_untyped_defs` the bodies under `@pl.when` go unchecked: said once, as a note."""
+    said = harness.messages(_said(tmp_path, "[]").stdout)
+    assert [(m.kind, m.line) for m in said if "check_untyped_defs" in m.text] == [("note", 8)]

@@ -6,7 +6,7 @@ from mypy.nodes import TypeInfo
 from mypy.plugin import AnalyzeTypeContext
 from mypy.semanal import SemanticAnalyzer
 from mypy.typeanal import TypeAnalyser
-from mypy.types import AnyType, RawExpressionType, Type, TypeOfAny
+from mypy.types import AnyType, RawExpressionType, Type, TypeOfAny, UnboundType
 
 from typedpallas_mypy import names
 from typedpallas_mypy.facts import Types
@@ -25,11 +25,27 @@ def _rewrite(name: str) -> Hook:
         node = analyser.lookup_fully_qualified(public if at_home else hidden).node
         if not isinstance(node, TypeInfo):
             return AnyType(TypeOfAny.special_form)
+        if not at_home and name in names.DIRECTIONS:
+            _remind(analyser, semantic, written)
         written.args = tuple(_dim(analyser, argument) for argument in written.args)
         analysed = analyser.analyze_type_with_type_info(node, written.args, written, False)
         return _canonical(semantic, analysed) if name in names.ARITHMETIC else analysed
 
     return rewritten
+
+
+_REMINDED: dict[str, int] = {}
+"""The line of the reminder in each file."""
+
+
+def _remind(analyser: TypeAnalyser, semantic: SemanticAnalyzer, written: UnboundType) -> None:
+    """Say, once in a file, that mypy was told to leave out a part of most kernels."""
+    module, line = semantic.cur_mod_id, written.line
+    unchecked = not (semantic.options.check_untyped_defs or semantic.options.disallow_untyped_defs)
+    if unchecked and not semantic.is_stub_file and line <= _REMINDED.get(module, line):
+        _REMINDED[module] = line
+        text = "set `check_untyped_defs = true`: without it mypy skips `def _():` under `@pl.when` and `@pl.loop`"
+        analyser.note(text, written)
 
 
 def _canonical(semantic: SemanticAnalyzer, dim: Type) -> Type:

@@ -1,0 +1,47 @@
+"""A call of JAX and what came of it, without JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from typedpallas_mypy.facts import Value
+from typedpallas_mypy.static import Leaf, Static, leaves
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call.
+
+    ``function`` is a full name, or ``method:sum``, ``attribute:T``, ``operator:add``, ``index:``, ``portable:dot``.
+    """
+
+    function: str
+    arguments: tuple[Static, ...]
+    keywords: tuple[tuple[str, Static], ...] = ()
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """Everything that was passed, flat."""
+        everything = (*self.arguments, *(value for _, value in self.keywords))
+        return [leaf for argument in everything for leaf in leaves(argument)]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """JAX's refusal, in the user's names."""
+
+    message: str
+    kind: Literal["shape", "dtype"]
+
+
+@dataclass(frozen=True)
+class Several:
+    """A tuple or a list of results."""
+
+    kind: Literal["tuple", "list"]
+    items: tuple[Outcome, ...]
+
+
+type Outcome = Value | Several | None
+"""What came out; none where it is no array."""
