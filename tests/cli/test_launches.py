@@ -73,3 +73,16 @@ def test_a_launch_that_cannot_be_made(cli, tmp_path: Path, pattern: str, code: i
     assert ran.code == code
     assert "wrong.py:2: " in ran.err and said in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.compiler
+def test_the_compiler_is_asked_about_a_launch_that_the_rules_refuse(cli, tmp_path: Path) -> None:
+    pytest.importorskip("libtpu", reason='pip install "typedpallas[tpu]"')
+    ran = cli(
+        *("check", "launches.py", "--args", "f32[65536,1024]", "--blocks", "BM=16384"),
+        *("--target", "tpu-v4,tpu-v5e", "--compile", "--format", "json"),
+    )
+    assert ran.code == 1
+    for target in json.loads(ran.out)["targets"]:
+        assert (target["verdict"], target["compiler"]["verdict"]) == ("refuted", "refused")
+        assert {item["rule"] for item in target["diagnostics"]} == {"vmem-overflow"}

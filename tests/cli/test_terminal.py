@@ -104,3 +104,24 @@ def test_the_same_on_several_targets_is_shown_once() -> None:
     assert show.merged([on("a"), on("b"), on("a")]) == [(on(None), ("a", "b"))]
     assert show.tally([on("a")]) == "1 error"
     assert show.tally([]) == "clean"
+
+
+def test_one_cause_is_told_once_with_every_targets_numbers() -> None:
+    def needs(target: str, limit: int) -> Diagnostic:
+        return Diagnostic(
+            rule="vmem-overflow",
+            verdict="refuted",
+            level="trace",
+            target=target,
+            file="f.py",
+            line=1,
+            column=1,
+            message=f"the kernel needs 99 bytes: expected at most {limit}",
+            help="use smaller blocks",
+        )
+
+    (group,) = show.grouped([needs("a", 16), needs("b", 16), needs("c", 32)])
+    lines = show.group_lines(plain(), group)
+    assert lines[0] == "f.py:1:1: error: the kernel needs 99 bytes: expected at most 16 (on a, b)  [vmem-overflow]"
+    assert lines[-1].strip() == "= on c: the kernel needs 99 bytes: expected at most 32"
+    assert sum("use smaller blocks" in line for line in lines) == 1

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PlacementError as error:
         # A launch that is refused while the user's file is imported or lowered.
         on = terminal.screen(sys.stderr)
-        for item, targets in show.merged(error.diagnostics):
-            on.write("\n".join(show.lines(on, item, targets)))
+        for group in show.grouped(error.diagnostics):
+            on.write("\n".join(show.group_lines(on, group)))
         return 1
     except BrokenPipeError:
         # The reader (`| head`) has gone; keep Python from complaining about it at exit.

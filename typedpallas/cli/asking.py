@@ -33,11 +33,21 @@ class Answer:
 def answers(
     picked: Picked, arguments: Sequence[Any], targets: Sequence[str], deadline: float = 120.0
 ) -> dict[str, Answer]:
-    """What the compiler of each target says of the function."""
+    """What the compiler of each target says of the function, whatever the rules say of it.
+
+    Raises:
+        PlacementError: there is nothing to compile: a launch cannot even be laid out.
+    """
     from typedpallas.compilers import Request, compile_many
+    from typedpallas.launching.checks import left_to_the_compiler
 
     requests = [Request(picked.callable, tuple(arguments), target) for target in targets]
-    outcomes = loading.guarded(lambda: compile_many(requests, deadline=deadline), f"tracing `{picked.name}` failed")
+
+    def ask() -> list[Any]:
+        with left_to_the_compiler():
+            return compile_many(requests, deadline=deadline)
+
+    outcomes = loading.guarded(ask, f"tracing `{picked.name}` failed")
     return dict(zip(targets, map(answer, outcomes), strict=True))
 
 

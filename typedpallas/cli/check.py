@@ -28,6 +28,8 @@ class OnTarget:
     """Why the launch cannot even be made, where no rule has a word for it."""
     settled: tuple[Diagnostic, ...] = ()
     """What was open until the compiler took the kernel."""
+    seen: bool = True
+    """Whether the function could be traced to its kernels."""
 
     @property
     def verdict(self) -> str:
@@ -52,11 +54,16 @@ def run(options: argparse.Namespace) -> int:
     picked = loading.load(options.what).bound(blocks, options.backend)
     arguments = avals.to_jax(shapes)
     found = [_on(picked, arguments, target) for target in chosen or (None,)]
-    if options.compile:
+    if options.compile and not _cannot_be_laid_out(found):
         replies = answers(picked, arguments, chosen)
         found = [_answered(item, replies[item.target or ""]) for item in found]
     _print(picked, found, options.format)
     return _code(found)
+
+
+def _cannot_be_laid_out(found: Sequence[OnTarget]) -> bool:
+    """Whether there is no kernel to compile: a launch was refused before there was one."""
+    return any(item.error or (item.diagnostics and not item.seen) for item in found)
 
 
 def _report(picked: Picked, arguments: Sequence[Any], target: str | None) -> Any:
@@ -75,14 +82,22 @@ def _on(picked: Picked, arguments: Sequence[Any], target: str | None) -> OnTarge
     try:
         report = _report(picked, arguments, target)
     except PlacementError as error:
-        names = tuple(dict.fromkeys(item.kernel for item in error.diagnostics if item.kernel))
-        return OnTarget(target, error.diagnostics, names)
+        return _refused(target, picked.placed(error.diagnostics))
     except LaunchError as error:
         return OnTarget(target, (), (), error=str(error))
     except Exception as error:
         hint = "" if arguments else "; give the arguments with --args"
         raise UsageError(f"tracing `{picked.name}` failed{hint}\n{loading.trimmed(error)}") from error
-    return OnTarget(target, report.diagnostics, tuple(dict.fromkeys(kernel.name for kernel in report.kernels)))
+    if not report.kernels:
+        return _refused(target, picked.placed(report.diagnostics))
+    found = picked.placed(report.diagnostics)
+    return OnTarget(target, found, tuple(dict.fromkeys(kernel.name for kernel in report.kernels)))
+
+
+def _refused(target: str | None, found: Sequence[Diagnostic]) -> OnTarget:
+    """What was found before there was a kernel to look at."""
+    names = tuple(dict.fromkeys(item.kernel for item in found if item.kernel))
+    return OnTarget(target, tuple(found), names, seen=False)
 
 
 def _answered(item: OnTarget, answer: Answer) -> OnTarget:
@@ -107,9 +122,8 @@ def _print(picked: Picked, found: Sequence[OnTarget], style: str) -> None:
     if style == "json":
         on.write(json.dumps(as_json(picked, found), indent=2))
     elif style == "text":
-        for item, where in show.merged(everything):
-            for line in [*show.lines(on, item, where), ""]:
-                on.write(line)
+        for group in show.grouped(everything):
+            on.write("\n".join([*show.group_lines(on, group), ""]))
         for error in dict.fromkeys(item.error for item in found if item.error):
             on.write(_head(picked, error, on) + "\n")
         for line in summary(on.narrow(), picked, found):
@@ -155,10 +169,10 @@ def summary(on: Screen, picked: Picked, found: Sequence[OnTarget]) -> list[str]:
         return [f"`{picked.name}` launches no kernel on these arguments"]
     head = ("kernel", "target", "check", "compiler") if asked else ("kernel", "target", "check")
     rows = [_row(kernel, item, asked) for kernel in kernels or (picked.kernel,) for item in found]
-    unique = [item for item, _ in show.merged(d for each in found for d in each.diagnostics)]
     errors = len(dict.fromkeys(item.error for item in found if item.error))
-    lines = [*terminal.table(on, head, rows), "", show.tally(unique, errors) + _compilers(found)]
-    slugs = dict.fromkeys(item.rule for item in unique)
+    causes = [group[0][0] for group in show.grouped(d for each in found for d in each.diagnostics)]
+    lines = [*terminal.table(on, head, rows), "", show.tally(causes, errors) + _compilers(found)]
+    slugs = dict.fromkeys(item.rule for item in causes)
     lines += [f"  why: typedpallas explain {slug}" for slug in slugs]
     return lines + _disagreements(found)
 

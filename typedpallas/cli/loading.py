@@ -10,7 +10,7 @@ import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from typing import Any
 
 from typedpallas.cli import terminal
 from typedpallas.cli.names import UsageError, nearest
-from typedpallas.diagnostics import PlacementError
+from typedpallas.diagnostics import Diagnostic, PlacementError
 
 _HERE = "launch"
 """The name of the frame that stands for a launch's line."""
@@ -43,6 +43,19 @@ class Picked:
         """What a table calls it where no kernel was seen: a launch's kernel, or the function."""
         launch: Any = self.function
         return str(launch.__name__) if self.is_launch else self.name
+
+    def placed(self, found: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+        """What was found, at the launch's place where it has no line of the user's."""
+        file, line = self.place
+        if not file:
+            return tuple(found)
+        return tuple(
+            item if self._has_place(item) else replace(item, file=file, line=line, column=0) for item in found
+        )
+
+    def _has_place(self, item: Diagnostic) -> bool:
+        """Whether a line is the user's; below a launch that this package brings, the package's own lines are."""
+        return item.file.startswith(_PACKAGE) or (not self.place[0].startswith(_PACKAGE) and _is_users(item.file))
 
     def here[T](self, work: Callable[[], T]) -> T:
         """The result of ``work``, called from a frame at the launch's place: errors then point there."""

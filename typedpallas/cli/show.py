@@ -11,7 +11,11 @@ from typedpallas.diagnostics import Diagnostic, remarks
 _LABELS: dict[str, tuple[Style, ...]] = {"note": ("blue",), "help": ("green",)}
 
 
-def merged(found: Iterable[Diagnostic]) -> list[tuple[Diagnostic, tuple[str, ...]]]:
+type Shown = tuple[Diagnostic, tuple[str, ...]]
+"""A diagnostic and the targets that it was found on."""
+
+
+def merged(found: Iterable[Diagnostic]) -> list[Shown]:
     """Each diagnostic once, with the targets that it was found on, in order of appearance."""
     targets: dict[Diagnostic, list[str]] = {}
     for item in found:
@@ -19,6 +23,26 @@ def merged(found: Iterable[Diagnostic]) -> list[tuple[Diagnostic, tuple[str, ...
         if item.target is not None and item.target not in on:
             on.append(item.target)
     return [(item, tuple(on)) for item, on in targets.items()]
+
+
+def grouped(found: Iterable[Diagnostic]) -> list[list[Shown]]:
+    """Diagnostics of one cause together: one rule at one place, told with other numbers for other targets."""
+    groups: dict[tuple[object, ...], list[Shown]] = {}
+    for item, targets in merged(found):
+        key = (item.rule, item.verdict, item.file, item.line, item.column, item.kernel) if targets else (item,)
+        groups.setdefault(key, []).append((item, targets))
+    return list(groups.values())
+
+
+def group_lines(on: Screen, group: Sequence[Shown]) -> list[str]:
+    """The first of a group in full, the headlines of the others below it."""
+    (first, targets), *others = group
+    out = lines(on, first, targets)
+    gutter = " " * (len(str(first.line)) + 3)
+    for item, where in others:
+        start = f"{gutter}= on {', '.join(where)}: "
+        out += on.fold(item.message, " " * len(start), start).splitlines()
+    return out
 
 
 def lines(

@@ -113,7 +113,7 @@ class Launch:
             PlacementError: a rule is broken; every diagnostic has the line.
             LaunchError: the arrays do not fit.
         """
-        return self._dispatch(arrays, sizes, checked=True)
+        return self._dispatch(arrays, sizes, checked=checks.wanted())
 
     def bind(self, *, tuning: Tuning | None = None, **sizes: int) -> "Launch":
         """The same launch with block sizes (in elements) given in advance; a call may replace them."""

@@ -72,10 +72,12 @@ class Table:
 
     def _ask(self, workers: int) -> None:
         from typedpallas.compilers import Request, compile_many
+        from typedpallas.launching.checks import left_to_the_compiler
 
         try:
             requests = [Request(cell.function, cell.avals, cell.target) for cell in self.cells]
-            compile_many(requests, workers=workers, progress=self._known)
+            with left_to_the_compiler():
+                compile_many(requests, workers=workers, progress=self._known)
         except BaseException as failure:  # handed to the thread that shows the table
             self.failure = failure
         with self.news:
