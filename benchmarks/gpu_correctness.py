@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from typedpallas.events import Backend
-from typedpallas.launching import Launch, Tuning
+from typedpallas.launching import Launch
 from typedpallas.launching.choose import choices
 
 TOLERANCE = {"float32": 2e-3, "float16": 2e-3, "bfloat16": 1.5e-2}
@@ -59,7 +59,7 @@ def main() -> int:
 def report(case: Case, backend: Backend) -> bool:
     """Run one case, print its line; whether it is right."""
     dtype = case.arrays[0].dtype.name
-    launch = replace(case.launch, backend=backend, tuning=Tuning(), _compiled={})
+    launch = replace(case.launch, backend=backend, interpret=None, _compiled={})
     shape = "x".join(map(str, case.arrays[0].shape))
     line = f"{backend:11} {case.name:24} {dtype:9} {shape:18} {case.sizes}"
     try:

@@ -275,5 +275,6 @@ def gpu_flash(q: Array, k: Array, v: Array, bq: int, bk: int) -> Array:
         out_type=jax.ShapeDtypeStruct(q.shape, q.dtype),
         grid=(batch, heads, length // bq),
         grid_names=("b", "h", "i"),
+        compiler_params=plgpu.CompilerParams(approx_math=True),
         scratch_types=[plgpu.SMEM((bq, d), q.dtype), plgpu.SMEM((bq, d), q.dtype), plgpu.Barrier()],
     )(q, k, v)

@@ -10,6 +10,7 @@ import pytest
 import samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import PartitionSpec as P
 
 import typedpallas as tp
@@ -295,3 +296,20 @@ def test_state_is_independent_between_blocks() -> None:
     launch = tp.launch(samples.running_sum, "(i BM) (j BN) -> (i BM) (j BN)", grid="i j", parallel="i")
     np.testing.assert_allclose(launch(x, BM=8, BN=16), np.cumsum(x, axis=1), rtol=1e-5, atol=1e-5)
     assert math.prod(size for _, size in launch.spec(x, BM=8, BN=16).grid) == 8
+
+
+def test_tuning_reaches_the_backend() -> None:
+    launch = tp.launch(samples.product, MATMUL, grid="i j k").bind(BM=64, BK=128, BN=128)
+    x = jax.ShapeDtypeStruct((128, 256), jnp.float32)
+    y = jax.ShapeDtypeStruct((256, 128), jnp.float32)
+    deep = launch.bind(tuning=tp.Tuning(stages=3))
+    assert "pipeline_mode=Buffered(3)" in str(deep.spec(x, y, target="tpu-v5e"))
+    assert "2 steps, 3 stages" in str(deep.spec(x, y, target="h100"))
+    warps = launch.bind(tuning=tp.Tuning(num_warps=8, stages=4)).spec(x, y, target="a100")
+    assert (warps.compiler_params.num_warps, warps.compiler_params.num_stages) == (8, 4)
+    own = pltpu.CompilerParams(vmem_limit_bytes=1 << 25)
+    params = launch.bind(tuning=tp.Tuning(compiler_params=own)).spec(x, y, target="tpu-v5e").compiler_params
+    assert params.vmem_limit_bytes == 1 << 25
+    assert len(params.dimension_semantics) == 3
+    with pytest.raises(tp.LaunchError, match=r"expected .*triton.*CompilerParams"):
+        launch.bind(tuning=tp.Tuning(compiler_params=own)).spec(x, y, target="a100")

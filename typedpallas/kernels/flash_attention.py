@@ -78,6 +78,7 @@ def launch(*, causal: bool, scale: float) -> tp.Launch:
         "b h (i BQ) D, b h (j BK) D, b h (j BK) D -> b h (i BQ) D",
         grid="b h i j",
         ragged="BQ",
+        tuning=tp.Tuning(approximate=True),
     )
 
 

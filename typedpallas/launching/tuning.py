@@ -1,4 +1,4 @@
-"""What changes how fast a kernel runs, never what it computes."""
+"""What changes how fast a kernel runs, and nothing else but last digits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,6 +16,8 @@ class Tuning:
     """Buffers of each pipelined input: copies run this many steps ahead, less one."""
     num_warps: int | None = None
     """Triton: warps of one program."""
+    approximate: bool = False
+    """Mosaic GPU: the hardware's approximations of exponentials, divisions and the like. Others decide themselves."""
     compiler_params: Any | None = None
     """The backend's own `CompilerParams`; what it leaves open the launch fills in."""
 
