@@ -11,33 +11,29 @@ import jax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 if TYPE_CHECKING:
-    from typedpallas._refs import Ref
+    from typedpallas._refs import Ref, Stored
     from typedpallas.gpu import ACC, GMEM, SMEM, TMEM, Barrier
     from typedpallas.spaces import BLOCK
 
 
 def copy_gmem_to_smem(
     src: Ref[GMEM, Any, *tuple[Any, ...]],
-    dst: Ref[SMEM | BLOCK, Any, *tuple[Any, ...]],
+    dst: Stored[SMEM | BLOCK],
     barrier: Ref[Barrier, Any, *tuple[Any, ...]] | None = None,
     **options: Any,
 ) -> None:
     """Begins a copy whose end arrives at ``barrier``; Ampere copies have none. ``options``: those of Pallas."""
-    plgpu.copy_gmem_to_smem(src, dst, barrier, **options)
+    plgpu.copy_gmem_to_smem(src, cast("Any", dst), barrier, **options)
 
 
-def copy_smem_to_gmem(
-    src: Ref[SMEM | BLOCK, Any, *tuple[Any, ...]], dst: Ref[GMEM, Any, *tuple[Any, ...]], **options: Any
-) -> None:
+def copy_smem_to_gmem(src: Ref[SMEM | BLOCK, Any, *tuple[Any, ...]], dst: Stored[GMEM], **options: Any) -> None:
     """Begins a copy; `plgpu.wait_smem_to_gmem` ends it. ``options``: those of Pallas."""
-    plgpu.copy_smem_to_gmem(src, dst, **options)
+    plgpu.copy_smem_to_gmem(src, cast("Any", dst), **options)
 
 
-def async_copy_smem_to_tmem(
-    src: Ref[SMEM | BLOCK, Any, *tuple[Any, ...]], dst: Ref[TMEM, Any, *tuple[Any, ...]], **options: Any
-) -> None:
+def async_copy_smem_to_tmem(src: Ref[SMEM | BLOCK, Any, *tuple[Any, ...]], dst: Stored[TMEM], **options: Any) -> None:
     """Begins a copy into tensor memory. ``options``: those of Pallas."""
-    plgpu.async_copy_smem_to_tmem(src, dst, **options)
+    plgpu.async_copy_smem_to_tmem(src, cast("Any", dst), **options)
 
 
 def async_load_tmem(src: Ref[TMEM, Any, *tuple[Any, ...]], *, layout: Any = None) -> jax.Array:
@@ -45,9 +41,9 @@ def async_load_tmem(src: Ref[TMEM, Any, *tuple[Any, ...]], *, layout: Any = None
     return plgpu.async_load_tmem(src, layout=layout)
 
 
-def async_store_tmem(dst: Ref[TMEM, Any, *tuple[Any, ...]], value: jax.Array) -> None:
+def async_store_tmem(dst: Stored[TMEM], value: jax.Array) -> None:
     """Writes registers to tensor memory; `plgpu.commit_tmem` before it is read."""
-    plgpu.async_store_tmem(dst, value)
+    plgpu.async_store_tmem(cast("Any", dst), value)
 
 
 def wgmma(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from jax.experimental.pallas import tpu as pltpu
 
 if TYPE_CHECKING:
-    from typedpallas._refs import Ref
+    from typedpallas._refs import Ref, Stored
     from typedpallas.spaces import Portable
     from typedpallas.tpu import DMA, Copied
 
@@ -28,7 +28,7 @@ class Copy(Protocol):
 
 def sync_copy(
     src: Ref[Copied | Portable, Any, *tuple[Any, ...]],
-    dst: Ref[Copied | Portable, Any, *tuple[Any, ...]],
+    dst: Stored[Copied | Portable],
     *,
     add: bool = False,
 ) -> None:
@@ -38,7 +38,7 @@ def sync_copy(
 
 def async_copy(
     src: Ref[Copied | Portable, Any, *tuple[Any, ...]],
-    dst: Ref[Copied | Portable, Any, *tuple[Any, ...]],
+    dst: Stored[Copied | Portable],
     sem: Ref[DMA, Any, *tuple[Any, ...]],
     *,
     priority: int = 0,
@@ -50,7 +50,7 @@ def async_copy(
 
 def make_async_copy(
     src: Ref[Copied | Portable, Any, *tuple[Any, ...]],
-    dst: Ref[Copied | Portable, Any, *tuple[Any, ...]],
+    dst: Stored[Copied | Portable],
     sem: Ref[DMA, Any, *tuple[Any, ...]],
 ) -> Copy:
     """Describes a copy that ``sem`` counts: ``start()`` it, then ``wait()``, perhaps elsewhere in the kernel."""

@@ -1,5 +1,5 @@
-"""Four type checkers, no plugin, one set of files: each line of ``bad/`` marked ``# refused`` is refused by all of
-them, and no other line by any, the package's own kernels included."""
+"""Four type checkers without the plugin, and mypy with it, on one set of files: each line of ``bad/`` marked
+``# refused`` is refused by all of them, and no other line by any, the package's own kernels included."""
 
 import json
 import re
@@ -36,10 +36,14 @@ def _matches(pattern: str, output: str) -> Lines:
     return found
 
 
-def mypy(folder: Path) -> Lines:
-    (folder / "mypy.ini").write_text("[mypy]\nstrict = true\nuntyped_calls_exclude = jax\n")
-    output = _run(folder, "mypy", "--config-file=mypy.ini", f"--cache-dir={CACHE}", *KINDS)
+def mypy(folder: Path, more: str = "", cache: str = "plain") -> Lines:
+    (folder / "mypy.ini").write_text(f"[mypy]\nstrict = true\nuntyped_calls_exclude = jax\n{more}")
+    output = _run(folder, "mypy", "--config-file=mypy.ini", f"--cache-dir={CACHE / cache}", *KINDS)
     return _matches(r"^(?P<file>\S+\.py):(?P<line>\d+): error: (?P<message>.*)$", output)
+
+
+def mypy_with_the_plugin(folder: Path) -> Lines:
+    return mypy(folder, "plugins = typedpallas_mypy\nallow_redefinition = true\n", "plugin")
 
 
 def pyright(folder: Path) -> Lines:
@@ -72,7 +76,13 @@ def pyrefly(folder: Path) -> Lines:
     return _matches(r"^ERROR (?P<file>\S+\.py):(?P<line>\d+):[\d:-]+: (?P<message>.*)$", output)
 
 
-CHECKERS: dict[str, Callable[[Path], Lines]] = {"mypy": mypy, "pyright": pyright, "ty": ty, "pyrefly": pyrefly}
+CHECKERS: dict[str, Callable[[Path], Lines]] = {
+    "mypy": mypy,
+    "mypy with the plugin": mypy_with_the_plugin,
+    "pyright": pyright,
+    "ty": ty,
+    "pyrefly": pyrefly,
+}
 
 
 @pytest.fixture(scope="module", params=CHECKERS)

@@ -20,6 +20,10 @@ def on_tpu(
     tpu.async_copy(far, near, near)  # refused
     tpu.make_async_copy(near, common, done)  # refused
     tpu.sync_copy(far[...], near)  # refused
+    tpu.sync_copy(near, far)  # refused
+    tpu.sync_copy(near, near[...])  # refused
+    tpu.async_copy(near, far, done)  # refused
+    tpu.make_async_copy(near, far, done)  # refused
     tpu.sync_copy(far, near)
     tpu.make_async_copy(near, near, done)
 
@@ -38,6 +42,7 @@ def on_gpu(
     gpu.copy_gmem_to_smem(x, other, full)  # refused
     gpu.copy_gmem_to_smem(x, a, a)  # refused
     gpu.copy_smem_to_gmem(x, a)  # refused
+    gpu.copy_smem_to_gmem(a, x)  # refused
     gpu.copy_smem_to_gmem(t, o)  # refused
     gpu.async_copy_smem_to_tmem(x, t)  # refused
     gpu.async_load_tmem(a)  # refused

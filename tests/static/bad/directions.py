@@ -17,6 +17,9 @@ def kernel[M: Dim, N: Dim](
     x[0, 0] = 1.0  # refused
     x[...] += 1.0  # refused
     x.set(1.0)  # refused
+    x.at[0][...] = 1.0  # refused
+    x.T[...] = 1.0  # refused
+    x.reshape(8, 128)[...] = 1.0  # refused
     x.swap(1.0)  # refused
     x.addupdate(1.0)  # refused
     flags[0] = 1  # refused

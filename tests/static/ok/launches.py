@@ -29,9 +29,7 @@ def kernel[BM: Multiple[L[16]], BK: Multiple[L[128]], BN: Multiple[L[128]]](
         o[...] = (acc[...] + tp.broadcast_rows(top[...], acc.shape)).astype(o.dtype)
 
 
-matmul = tp.launch(
-    kernel, "(i BM) (k BK), (j BN) (k BK) -> (i BM) (j BN)", grid="i j k", parallel="i j", dims={"unused": 1}
-)
+matmul = tp.launch(kernel, "(i BM) (k BK), (j BN) (k BK) -> (i BM) (j BN)", grid="i j k", parallel="i j")
 small = matmul.bind(BM=128, BN=128, BK=128)
 windowed = tp.launch(
     kernel,
