@@ -12,19 +12,22 @@ import pytest
 
 import typedpallas as tp
 from typedpallas import compilers
-from typedpallas.chips import get
 from typedpallas.kernels import flash_attention, matmul, scaled_relu
 
 pytestmark = pytest.mark.compiler
 attention_file, matmul_file, relu_file = (
     import_module(f"typedpallas.kernels.{name}") for name in ("flash_attention", "matmul", "scaled_relu")
 )
-TPU_DTYPES, GPU_DTYPES = ("float32", "bfloat16"), ("float32", "float16", "bfloat16")
-EVERYWHERE = [
-    (target, dtype)
-    for target in tp.targets()
-    for dtype in (TPU_DTYPES if get(target).machine == "tpu" else GPU_DTYPES)
-]
+OTHER_DTYPES = {
+    "tpu-v4": ("float32",),
+    "tpu-7x": ("float32",),
+    "a100": ("float32", "float16"),
+    "l4": ("float32",),
+    "h100": ("float32", "float16"),
+    "b200": ("float32", "float16"),
+}
+"""Beside bfloat16, which every chip is asked for: the extremes of each machine."""
+EVERYWHERE = [(target, dtype) for target in tp.targets() for dtype in ("bfloat16", *OTHER_DTYPES.get(target, ()))]
 
 
 @pytest.fixture(autouse=True, scope="module")
