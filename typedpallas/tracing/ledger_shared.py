@@ -18,8 +18,9 @@ from typedpallas.tracing.walk import KernelCall
 
 _ALIGNMENT = 1024
 _BARRIER_BYTES = 8
-_BESIDES = 4096
-"""What Mosaic GPU adds at most for reductions and the address of tensor memory."""
+_REDUCTION_BYTES = 2048
+_TENSOR_MEMORY_BYTES = 4
+"""What Mosaic GPU adds for the address of tensor memory."""
 _TOGETHER = ("bfloat16", "float16")
 _IN_TURN = ("float32",)
 _LOADS = ("get", "masked_load")
@@ -50,7 +51,13 @@ def _mosaic(kernel: KernelCall) -> list[MemoryItem]:
     own = [_buffer(op.name, op.aval) for op in kernel.operands if op.role == "scratch"]
     buffers = [buffer for buffer in own if buffer is not None] + _deepest(kernel.jaxpr)
     items = [MemoryItem(name=b.name, low=b.bytes, high=b.bytes, how=b.how) for b in buffers]
-    return [*items, MemoryItem(name="the compiler", low=0, high=_BESIDES, how="reductions")] if items else []
+    more = _TENSOR_MEMORY_BYTES + (_REDUCTION_BYTES if _reduces(kernel.jaxpr) else 0)
+    return [*items, MemoryItem(name="the compiler", low=0, high=more, how="for itself")] if items else []
+
+
+def _reduces(jaxpr: Any) -> bool:
+    inner = (jaxpr for eqn in jaxpr.eqns for jaxpr in jaxapi.inner_jaxprs(eqn))
+    return any(eqn.primitive.name.startswith("reduce_") for eqn in jaxpr.eqns) or any(map(_reduces, inner))
 
 
 def _buffer(name: str, aval: Any) -> _Buffer | None:
