@@ -10,7 +10,7 @@ from mypy.nodes import ARG_NAMED, ARG_OPT, ARG_POS, Expression
 from mypy.nodes import Context as Place
 from mypy.plugin import FunctionContext, MethodContext
 from mypy.typeops import make_simplified_union
-from mypy.types import AnyType, Instance, TupleType, Type, UnionType, get_proper_type
+from mypy.types import AnyType, CallableType, Instance, TupleType, Type, UnionType, get_proper_type
 
 from typedpallas import dtypes
 from typedpallas.dtypes import DType
@@ -147,9 +147,12 @@ def takes_arrays(kind: Type) -> bool:
 def unknown(types: Types, default: Type, *, anew: bool = False) -> Type:
     """mypy's answer with every plain `jax.Array` in it made an array of which nothing is known.
 
-    ``anew``: typed arrays too. A method that is declared to return `Self` need not keep the shape.
+    ``anew``: typed arrays too. A method that is declared to return `Self` need not keep the shape. A function that a
+    transformation gives back (`jax.vmap`) takes other shapes than its own annotations say.
     """
     kind = get_proper_type(default)
+    if isinstance(kind, CallableType) and any(scope.speaks(part) for part in (*kind.arg_types, kind.ret_type)):
+        return ANY
     if isinstance(kind, Instance):
         if kind.type.fullname == names.ARRAY or (anew and kind.type.fullname == names.BLOCK):
             return types.block(UNKNOWN)

@@ -36,6 +36,7 @@ HANDLERS: tuple[Hooks, ...] = (
     loops.HOOKS,
     portable.HOOKS,
     containers.HOOKS,
+    signatures.HOOKS,
 )
 """Every construct that is handled; the first that knows a name has it."""
 

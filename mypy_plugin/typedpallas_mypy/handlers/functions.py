@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mypy.nodes import CallExpr, Expression, MemberExpr, NameExpr, RefExpr, StrExpr
 from mypy.plugin import FunctionContext, MethodContext
-from mypy.types import Type
+from mypy.types import CallableType, Type, get_proper_type
 
 from typedpallas_mypy import answer, names, scope
 from typedpallas_mypy.answer import Answer, Argument
@@ -74,7 +74,10 @@ def other(fullname: str) -> Hook | None:
 def _array_is_unknown(context: FunctionContext | MethodContext) -> Type:
     if not scope.typed(context.api):
         return context.default_return_type
-    return answer.unknown(Types(context.api), context.default_return_type)
+    default = get_proper_type(context.default_return_type)
+    if isinstance(default, CallableType):
+        return context.default_return_type
+    return answer.unknown(Types(context.api), default)
 
 
 HOOKS: Hooks = Hooks(functions={"jax._src.pallas.primitives.program_id": _program_id})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 from mypy.checker import TypeChecker
@@ -31,15 +32,48 @@ def _fori_signature(context: FunctionSigContext) -> CallableType:
         return signature
     carry = _carry(context.api.get_expression_type(context.args[_INITIAL][0]))
     arguments = list(signature.arg_types)
-    arguments[_BODY] = _body_type(context.api, carry)
+    arguments[_BODY] = _body_type(context.api, _number(context.api), carry)
     return signature.copy_modified(arg_types=arguments, ret_type=carry)
 
 
-def _body_type(api: Any, carry: Type) -> CallableType:
-    types = Types(api)
-    number = types.block(Value("int32", ()))
-    fallback = types.instance("builtins.function")
-    return CallableType([number, carry], [ARG_POS, ARG_POS], [None, None], ANY, fallback)
+def _number(api: Any) -> Type:
+    """The type of a loop's number."""
+    return Types(api).block(Value("int32", ()))
+
+
+def _body_type(api: Any, first: Type, second: Type) -> CallableType:
+    """The type of a body of two parameters; what it gives back is looked at elsewhere."""
+    fallback = Types(api).instance("builtins.function")
+    return CallableType([first, second], [ARG_POS, ARG_POS], [None, None], ANY, fallback)
+
+
+def _scan_signature(context: FunctionSigContext) -> CallableType:
+    """``lax.scan(f, init, xs)``: ``f`` is given the carry and one element of ``xs`` along its first axis.
+
+    JAX's own annotation says that ``f`` is given all of ``xs``.
+    """
+    signature = context.default_signature
+    if len(context.args) < 3 or not context.args[0] or not context.args[1] or not scope.typed(context.api):
+        return signature
+    carry = _carry(context.api.get_expression_type(context.args[1][0]))
+    stacked = context.api.get_expression_type(context.args[2][0]) if context.args[2] else ANY
+    element = _element(Types(context.api), stacked)
+    body: Type = ANY
+    if isinstance(context.args[0][0], LambdaExpr):
+        body = _body_type(context.api, carry, element)
+    pair = TupleType([carry, ANY], Types(context.api).instance("builtins.tuple", [ANY]))
+    return signature.copy_modified(arg_types=[body, ANY, ANY, *signature.arg_types[3:]], ret_type=pair, variables=[])
+
+
+def _element(types: Types, whole: Type) -> Type:
+    """What one step of a scan is given of arrays that are stacked along their first axis."""
+    kind = get_proper_type(whole)
+    if isinstance(kind, TupleType):
+        return kind.copy_modified(items=[_element(types, item) for item in kind.items])
+    value = types.value(kind)
+    if not isinstance(kind, Instance) or kind.type.fullname != names.BLOCK or value is None:
+        return ANY
+    return types.block(replace(value, shape=value.shape[1:] if value.shape else None))
 
 
 def _carry(initial: Type) -> Type:
@@ -64,7 +98,7 @@ def _fori(context: FunctionContext) -> Type:
         return context.default_return_type
     carry = _carry(context.arg_types[_INITIAL][0])
     body = context.args[_BODY][0]
-    _check_unannotated(context.api, body, _body_type(context.api, carry))
+    _check_unannotated(context.api, body, _body_type(context.api, _number(context.api), carry))
     made = get_proper_type(context.arg_types[_BODY][0])
     if isinstance(body, LambdaExpr) and isinstance(made, CallableType):
         _check_carry(context.api, body, carry, made.ret_type)
@@ -146,5 +180,8 @@ HOOKS: Hooks = Hooks(
         _CONTROL + "loops.fori_loop": _fori,
         _CONTROL + "conditionals.cond": _branch,
     },
-    function_signatures={_CONTROL + "loops.fori_loop": _fori_signature},
+    function_signatures={
+        _CONTROL + "loops.fori_loop": _fori_signature,
+        _CONTROL + "loops.scan": _scan_signature,
+    },
 )

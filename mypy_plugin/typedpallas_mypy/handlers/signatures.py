@@ -32,7 +32,7 @@ from typedpallas.dims import Size
 from typedpallas.events import DimSize
 from typedpallas_mypy import names, report, scope
 from typedpallas_mypy.facts import ANY, Types, multiple_of
-from typedpallas_mypy.hooks import Hook
+from typedpallas_mypy.hooks import Hook, Hooks
 
 type SignatureContext = FunctionSigContext | MethodSigContext
 
@@ -43,12 +43,36 @@ def function(fullname: str) -> Hook | None:
     return None if root in names.LIBRARIES_OF_OTHERS or root in ("jax", "numpy") else _solved
 
 
+def _loosened(context: SignatureContext) -> CallableType:
+    """A generic function that takes a function, called with blocks: what it gives back has an unknown shape.
+
+    ``apply(f: Callable[[T], T], x: T) -> T`` is right about `jax.Array`, and wrong about shapes.
+    """
+    signature = context.default_signature
+    assert isinstance(signature, CallableType)
+    functions = [kind for kind in map(get_proper_type, signature.arg_types) if isinstance(kind, CallableType)]
+    shared = {parameter.id for kind in functions for parameter in _parameters(kind)}
+    if not shared or not scope.typed(context.api) or not _given_blocks(context, signature):
+        return signature
+    taken = {position for position, kind in enumerate(signature.arg_types) if get_proper_type(kind) in functions}
+    solving = _Solving(context.api, Types(context.api), solution=dict.fromkeys(shared, ANY))
+    arguments = [ANY if position in taken else kind for position, kind in enumerate(signature.arg_types)]
+    return signature.copy_modified(arg_types=arguments, ret_type=solving.put(signature.ret_type))
+
+
+def _given_blocks(context: SignatureContext, signature: CallableType) -> bool:
+    """Whether an argument that is no function holds typed arrays."""
+    formals = zip(signature.arg_types, context.args, strict=True)
+    plain = [es for formal, es in formals if not isinstance(get_proper_type(formal), CallableType)]
+    return any(scope.speaks(context.api.get_expression_type(e)) for expressions in plain for e in expressions)
+
+
 def _solved(context: SignatureContext) -> CallableType:
     signature = context.default_signature
-    if not isinstance(signature, CallableType) or not any(scope.speaks(kind) for kind in signature.arg_types):
+    if not isinstance(signature, CallableType) or not scope.concerned(context.api):
         return signature
-    if not scope.concerned(context.api):
-        return signature
+    if not any(scope.speaks(kind) for kind in signature.arg_types):
+        return _loosened(context)
     solving = _Solving(context.api, Types(context.api))
     for position, (formal, expressions) in enumerate(zip(signature.arg_types, context.args, strict=True)):
         for expression in expressions:
@@ -161,7 +185,7 @@ class _Solving:
     def applied(self, signature: CallableType) -> CallableType:
         """The signature with what was solved put in."""
         arguments = [
-            self.gradual.get(position) or self._put(kind) for position, kind in enumerate(signature.arg_types)
+            self.gradual.get(position) or self.put(kind) for position, kind in enumerate(signature.arg_types)
         ]
         left = {p.id for kind in arguments for p in _parameters(kind)}
         for variable in signature.variables:
@@ -169,11 +193,11 @@ class _Solving:
                 self.solution.setdefault(variable.id, ANY)
         return signature.copy_modified(
             arg_types=arguments,
-            ret_type=self._put(signature.ret_type),
+            ret_type=self.put(signature.ret_type),
             variables=[v for v in signature.variables if v.id not in self.solution],
         )
 
-    def _put(self, kind: Type) -> Type:
+    def put(self, kind: Type) -> Type:
         """A type with what was solved put in; a dim that can't be decided becomes unknown."""
         proper = get_proper_type(kind)
         if isinstance(proper, TypeVarType):
@@ -181,11 +205,11 @@ class _Solving:
         if isinstance(proper, Instance):
             if proper.type.fullname.startswith(names.STATIC) and proper.type.name in names.ARITHMETIC:
                 return self._put_sum(proper)
-            return proper.copy_modified(args=[self._put(argument) for argument in proper.args])
+            return proper.copy_modified(args=[self.put(argument) for argument in proper.args])
         if isinstance(proper, TupleType):
-            return proper.copy_modified(items=[self._put(item) for item in proper.items])
+            return proper.copy_modified(items=[self.put(item) for item in proper.items])
         if isinstance(proper, UnionType):
-            return UnionType([self._put(item) for item in proper.items])
+            return UnionType([self.put(item) for item in proper.items])
         return kind
 
     def _put_sum(self, formal: Instance) -> Type:
@@ -231,3 +255,6 @@ def _parameters(kind: Type) -> Iterator[TypeVarType]:
     elif isinstance(kind, CallableType):
         for argument in (*kind.arg_types, kind.ret_type):
             yield from _parameters(argument)
+
+
+HOOKS: Hooks = Hooks(function_signatures={"functools.reduce": _solved})
