@@ -109,11 +109,11 @@ def _windows(kernel: KernelCall, target: TpuTarget) -> list[Window] | None:
             return None
         sizes = tuple(int(dim or 0) for dim in shape)
         sure = _is_sure(kernel, operand, number, bits, target)
-        found.append(Window(operand.name, sizes, bits, _buffers(kernel, operand), sure))
+        found.append(Window(operand.name, sizes, bits, buffers(kernel, operand), sure))
     return found
 
 
-def _buffers(kernel: KernelCall, operand: Operand) -> tuple[int, int]:
+def buffers(kernel: KernelCall, operand: Operand) -> tuple[int, int]:
     """One buffer where the block never moves, two where it does."""
     asked = getattr(operand.mapping.pipeline_mode, "buffer_count", None)
     if asked == 1:

@@ -4,17 +4,18 @@ from collections.abc import Iterator
 
 from typedpallas.chips import GpuTarget, TpuTarget
 from typedpallas.events import Context, MemoryUse
-from typedpallas.tracing import ledger_shared, ledger_vmem
+from typedpallas.tracing import ledger_shared, ledger_smem, ledger_vmem
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """One `MemoryUse` for each kind of on-chip memory of the target that the kernel is known to use."""
-    use: MemoryUse | None = None
+    uses: tuple[MemoryUse | None, ...] = ()
     if isinstance(context.target, TpuTarget) and kernel.backend == "mosaic_tpu":
-        use = ledger_vmem.use(kernel, context.target)
+        uses = ledger_vmem.use(kernel, context.target), ledger_smem.use(kernel, context.target)
     elif isinstance(context.target, GpuTarget) and kernel.backend in ("mosaic_gpu", "triton"):
-        use = ledger_shared.use(kernel, context.target)
-    if use is not None and use.items:
-        yield Located(use, kernel.place, kernel.name)
+        uses = (ledger_shared.use(kernel, context.target),)
+    for use in uses:
+        if use is not None and use.items:
+            yield Located(use, kernel.place, kernel.name)
