@@ -8,7 +8,7 @@ from jax.experimental.pallas import tpu as pltpu
 from registry import H100, V5E, S, Side, bf16, case, f32, i32
 
 
-@case("vllm-project/vllm#8318", V5E, "smem-overflow", caught=False)
+@case("vllm-project/vllm#8318", V5E, "smem-overflow")
 def page_table_of_a_mebibyte(side: Side) -> Any:
     """The prefetched page table of 256 sequences fills scalar memory."""
     sequences = 256 if side == "bad" else 64
@@ -26,7 +26,7 @@ def page_table_of_a_mebibyte(side: Side) -> Any:
     return run, (S(sequences, 1024, dtype=i32), S(64, 128))
 
 
-@case("jax-ml/jax#20008", H100, "shared-memory-overflow", S(1024, 1024), S(1024, 1024), caught=False)
+@case("jax-ml/jax#20008", H100, "shared-memory-overflow", S(1024, 1024), S(1024, 1024))
 def half_a_matrix_per_program(side: Side) -> Any:
     """A tutorial's block sizes: both operands' tiles are 2 MiB."""
 
@@ -56,7 +56,6 @@ def half_a_matrix_per_program(side: Side) -> Any:
     "shared-memory-overflow",
     S(64, 256, dtype=bf16),
     S(256, 4096, dtype=bf16),
-    caught=False,
 )
 def weight_tile_of_a_mebibyte(side: Side) -> Any:
     """A tile that was tuned for another device."""

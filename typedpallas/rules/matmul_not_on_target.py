@@ -41,9 +41,10 @@ class MatmulNotOnTarget(Rule):
     The unit accumulates in 32 bits: `jnp.dot` of two `bf16` blocks asks for a `bf16` result unless it is told
     `preferred_element_type=jnp.float32`. A precision above the default needs `f32` operands.
 
-    Machines: TPU; on Triton, operands of two types, unsigned ones, and operands that are no matrices. Source:
-    libtpu's compiler and JAX's lowerings, asked for every element type, for both result types and every precision on
-    v4, v5e, v5p, v6e and 7x, for pairs of types on h100, and for combinations of ranks on a100 and h100.
+    Machines: TPU; on Triton, operands of two types, unsigned ones, and operands that are no matrices.
+
+    Source: libtpu's compiler and JAX's lowerings, asked for every element type, for both result types and every
+    precision on v4, v5e, v5p, v6e and 7x, for pairs of types on h100, and for combinations of ranks on a100 and h100.
     """
 
     slug = "matmul-not-on-target"

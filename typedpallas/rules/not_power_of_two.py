@@ -25,9 +25,9 @@ def _module(width: int, spec: str) -> str:
 
 
 _GOOD_SPEC = """,
-        grid=(1,),
-        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
-        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0))"""
+        grid=(3,),
+        in_specs=[pl.BlockSpec((8, 32), lambda j: (0, j))],
+        out_specs=pl.BlockSpec((8, 32), lambda j: (0, j))"""
 
 _REDUCED = frozenset(
     {
@@ -42,7 +42,8 @@ class NotPowerOfTwo(Rule):
     """An array in a Triton kernel whose number of elements is not a power of two.
 
     Triton's tensors have power-of-two sizes: what is loaded, stored or reduced at once needs one. The whole array
-    may have any size, so give the kernel a larger block: loads and stores past the array's end are masked off.
+    may have any size: cut it into blocks of a power of two that divides it. A block that runs past the array's end
+    needs a mask of its own (`plt.load`, `plt.store`): Triton's lowering puts none.
 
     Machines: GPU through Triton. Source: the load and store rules of JAX's Triton lowering, and Triton's verifier
     for reductions, scans and dots; asked on a100, h100 and b200. Mosaic GPU has no such rule.
@@ -53,7 +54,7 @@ class NotPowerOfTwo(Rule):
     message = "{what} has {found} elements: expected {expected} in a Triton kernel"
     example = Example(
         bad=_module(96, ""),
-        good=_module(128, _GOOD_SPEC),
+        good=_module(32, _GOOD_SPEC),
         targets=("h100",),
         levels=("trace",),
     )
@@ -75,13 +76,13 @@ class NotPowerOfTwo(Rule):
             return
         size = found.shape[axis]
         assert size is not None and size.const is not None
-        near = 1 << (size.const - 1).bit_length()
+        divides, covers = size.const & -size.const, 1 << (size.const - 1).bit_length()
         yield self.refuted(
             what=f"{what}, `{shown(found.shape, found.dtype)}`,",
             expected="a power of two",
             found=_product(found.shape),
-            help=f"use {near} instead of {size.const} on axis {axis}; Pallas masks what lies past the array's end, "
-            "a reduction over it must mask too",
+            help=f"axis {axis}: work on blocks of {divides}, which divide {size.const}, or on {covers} elements with "
+            "a mask (`plt.load(..., mask=..., other=...)`, `plt.store`)",
         )
 
 

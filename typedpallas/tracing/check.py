@@ -10,7 +10,7 @@ from typedpallas.chips import Target
 from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, PlacementError, diagnose, render
 from typedpallas.events import Backend, Context
-from typedpallas.tracing import body, calls, index_maps, jaxapi, memory, refusals, windows
+from typedpallas.tracing import body, calls, index_maps, jaxapi, memory, refusals, tracebacks, windows
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, kernels
 
@@ -75,7 +75,7 @@ def _traced(
     fn: Callable[..., Any], avals: tuple[Any, ...], target: Target | None
 ) -> tuple[list[Diagnostic], tuple[KernelCall, ...]]:
     try:
-        with jaxapi.whole_tracebacks():
+        with tracebacks.whole_tracebacks():
             jaxpr = jaxapi.trace(fn, avals)
     except PlacementError as error:
         return list(error.diagnostics), ()

@@ -4,16 +4,13 @@ Classes of the Pallas backends are told apart by their module's name, so that no
 needs a library that CPU-only machines may lack).
 """
 
-import linecache
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import jax
-from jax._src import config, source_info_util
+from jax._src import source_info_util
 from jax._src.pallas import core as pallas_core
 
 import typedpallas
@@ -22,7 +19,7 @@ from typedpallas.diagnostics import Place
 from typedpallas.events import Backend
 from typedpallas.spaces import MemorySpace
 
-_PALLAS = "jax._src.pallas."
+PALLAS = "jax._src.pallas."
 _HERE = os.path.dirname(typedpallas.__file__) + os.sep
 _KERNELS = os.path.join(_HERE, "kernels") + os.sep
 
@@ -158,89 +155,6 @@ def place_of_kernel(eqn: Any, jaxpr: Any) -> Place:
     return found if found.file else place_of_function(jaxpr.debug_info.func_src_info)
 
 
-def whole_tracebacks() -> Any:
-    """A context in which JAX leaves its own frames in tracebacks: they tell where Pallas refused something."""
-    return config.traceback_filtering("off")
-
-
-def _frames(error: BaseException) -> Iterator[TracebackType]:
-    """From the outermost to the innermost."""
-    frame = error.__traceback__
-    while frame is not None:
-        yield frame
-        frame = frame.tb_next
-
-
-def place_of_error(error: BaseException) -> tuple[Place, str]:
-    """The innermost line of a person's code in an exception's traceback, and the text that was evaluated there.
-
-    Unknown and empty if there is none.
-    """
-    found, text = Place(), ""
-    for frame in _frames(error):
-        code = frame.tb_frame.f_code
-        if is_user_file(code.co_filename):
-            line, end, start, stop = list(code.co_positions())[frame.tb_lasti // 2]
-            found = Place(file=code.co_filename, line=frame.tb_lineno, column=(start or 0) + 1)
-            written = linecache.getline(code.co_filename, line or 0)
-            text = written[start:stop] if line == end else written[start:].rstrip()
-    return found if found.file else _kernel_being_traced(error), text
-
-
-def _kernel_being_traced(error: BaseException) -> Place:
-    for frame in _frames(error):
-        info = frame.tb_frame.f_locals.get("kernel_dbg")
-        if info is not None:
-            return place_of_function(getattr(info, "func_src_info", None))
-    return Place()
-
-
-def in_kernel(error: BaseException) -> bool:
-    """Whether Pallas was tracing a kernel's body, or an index map, when it was raised.
-
-    Needs JAX's frames in the traceback.
-    """
-    inside = False
-    for frame in _frames(error):
-        if frame.tb_frame.f_globals.get("__name__", "") in _TRACERS:
-            inside = True
-    return inside
-
-
-_TRACERS = (_PALLAS + "pallas_call", _PALLAS + "mpmd", _PALLAS + "core")
-
-
-@dataclass(frozen=True)
-class MapBeingTraced:
-    """The operand whose index map Pallas was tracing when it raised. ``block`` as in `block_dims`."""
-
-    origin: str
-    block: tuple[int | str | None, ...]
-    array: tuple[int, ...]
-    grid: tuple[int | None, ...]
-    function: Any
-    """The map as the user wrote it; none for Pallas's own."""
-    takes: int
-    """How many arguments the map must be able to take: the grid's ids, then the prefetched scalars."""
-
-
-def map_being_traced(error: BaseException) -> MapBeingTraced | None:
-    """Read off the locals of `BlockSpec.to_block_mapping`'s frame; none if it is not in the traceback."""
-    for frame in _frames(error):
-        if frame.tb_frame.f_code.co_name == "to_block_mapping":
-            names = frame.tb_frame.f_locals
-            if {"self", "origin", "array_aval", "grid", "block_shape", "index_map_avals"} <= names.keys():
-                return MapBeingTraced(
-                    origin=str(names["origin"]),
-                    block=tuple(_block_dim(dim) for dim in names["block_shape"]),
-                    array=tuple(names["array_aval"].shape),
-                    grid=tuple(d if isinstance(d, int) else None for d in names["grid"]),
-                    function=getattr(names["self"].index_map, "index_map", None),
-                    takes=len(names["index_map_avals"]),
-                )
-    return None
-
-
 def _backend_of_class(value: Any) -> Backend | None:
     module = type(value).__module__
     for package, backend in _BACKENDS.items():
@@ -250,9 +164,9 @@ def _backend_of_class(value: Any) -> Backend | None:
 
 
 _BACKENDS: dict[str, Backend] = {
-    _PALLAS + "mosaic_gpu": "mosaic_gpu",
-    _PALLAS + "mosaic": "mosaic_tpu",
-    _PALLAS + "triton": "triton",
+    PALLAS + "mosaic_gpu": "mosaic_gpu",
+    PALLAS + "mosaic": "mosaic_tpu",
+    PALLAS + "triton": "triton",
 }
 
 
@@ -263,7 +177,7 @@ def backend_of(*values: Any) -> Backend | None:
 
 def is_sparse_core(mesh: Any) -> bool:
     """Whether a mesh is one of SparseCore's subcores."""
-    return type(mesh).__module__ == _PALLAS + "mosaic.sc_core"
+    return type(mesh).__module__ == PALLAS + "mosaic.sc_core"
 
 
 def is_tensor_core_mesh(mesh: Any) -> bool:
@@ -349,10 +263,11 @@ def shape_of(aval: Any) -> tuple[int | None, ...] | None:
 
 def block_dims(mapping: Any) -> tuple[int | str | None, ...]:
     """The block of a `BlockMapping`: elements, ``"squeezed"``, or none for kinds that are no plain block."""
-    return tuple(_block_dim(dim) for dim in mapping.block_shape)
+    return tuple(block_dim(dim) for dim in mapping.block_shape)
 
 
-def _block_dim(dim: Any) -> int | str | None:
+def block_dim(dim: Any) -> int | str | None:
+    """One dim of a block, as in `block_dims`."""
     if isinstance(dim, pallas_core.Squeezed):
         return "squeezed"
     return dim.block_size if isinstance(dim, pallas_core.Blocked) and isinstance(dim.block_size, int) else None

@@ -9,7 +9,7 @@ from typing import Literal
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
-from typedpallas.tracing import jaxapi
+from typedpallas.tracing import tracebacks
 from typedpallas.tracing.body import sizes
 
 
@@ -25,12 +25,12 @@ class Refusal:
 def understood(error: Exception) -> Refusal | None:
     """The refusal in an exception that tracing raised; none if it is not about a kernel, or is not known.
 
-    The exception must have been raised under `jaxapi.whole_tracebacks`.
+    The exception must have been raised under `tracebacks.whole_tracebacks`.
     """
-    if not jaxapi.in_kernel(error):
+    if not tracebacks.in_kernel(error):
         return None
     words = " ".join(str(error).split())
-    place, text = jaxapi.place_of_error(error)
+    place, text = tracebacks.place_of_error(error)
     for pattern, build in _KNOWN:
         found = pattern.search(words)
         event = build(found, text) if found else None
@@ -157,7 +157,7 @@ _CALL = re.compile(r"takes \d+ positional arguments? but \d+ (?:was|were) given|
 
 def _of_index_map(error: Exception, words: str) -> Refusal | None:
     """An index map that takes or returns the wrong number of values."""
-    traced = jaxapi.map_being_traced(error)
+    traced = tracebacks.map_being_traced(error)
     if traced is None or traced.function is None or not hasattr(traced.function, "__code__"):
         return None
     code = traced.function.__code__
