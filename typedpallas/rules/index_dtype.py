@@ -26,8 +26,7 @@ def _module(index: str) -> str:
         out_shape=jax.ShapeDtypeStruct((1, 128), jnp.float32),
         in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pltpu.VMEM)],
     )(row, x)""",
-        reference="x[row[0] // 2 : row[0] // 2 + 1] if isinstance(row, int) else jax.lax.dynamic_slice_in_dim("
-        "x, row[0] // 2, 1)",
+        reference="jax.lax.dynamic_slice_in_dim(x, row[0] // 2, 1)",
     )
 
 
