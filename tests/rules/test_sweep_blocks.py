@@ -66,7 +66,7 @@ def make(choose: random.Random) -> Kernel:
 @pytest.mark.compiler
 @pytest.mark.parametrize("target", TPUS)
 def test_blocks(target: str) -> None:
-    for kernel in samples(25, make):
+    for kernel in samples(15, make):
         found, words = verdicts(kernel, target), refusal(kernel, target)
         said = {slug: verdict for slug, verdict in found.items() if slug in TILES}
         assert words or not refuted(said), f"{kernel.words} on {target}: taken, but {said}"

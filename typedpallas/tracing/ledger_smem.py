@@ -1,10 +1,9 @@
 """The SMEM of one TPU kernel: prefetched scalars, blocks and scratch in scalar memory.
 
-Measured against libtpu 0.0.48.1 by bisection and by its message: the last dim is padded to 128 elements, other dims
-are not, and the compiler keeps between 512 and 3072 bytes for itself, by chip and kernel.
+Measured against libtpu 0.0.48.1 by bisection and by its message: buffers are padded as in VMEM, and the compiler
+keeps between 512 and 3072 bytes for itself, by chip and kernel.
 """
 
-import math
 from typing import Any
 
 from typedpallas import dtypes, tpu
@@ -13,7 +12,6 @@ from typedpallas.events import MemoryItem, MemoryUse
 from typedpallas.tracing import jaxapi, ledger_vmem
 from typedpallas.tracing.walk import KernelCall, Operand
 
-_LANES = 128
 _KEPT = (512, 3072)
 _WORD_BITS = 32
 
@@ -44,14 +42,14 @@ def _item(kernel: KernelCall, operand: Operand, var: Any) -> MemoryItem | None:
         return None
     sizes = tuple(int(extent or 0) for extent in shape) or (1,)
     bits = _WORD_BITS if dtype == "bool" else marker.bits
-    one = math.prod(sizes[:-1]) * -(-sizes[-1] // _LANES) * _LANES * bits // 8
+    low, high = ledger_vmem.padded(sizes, bits)
     fewest, most = (1, 1) if operand.mapping is None else ledger_vmem.buffers(kernel, operand)
     sure = operand.role != "scratch" and _is_used(kernel, var, operand.role)
     written = f"({', '.join(map(str, sizes))}) x {bits} bits"
     return MemoryItem(
         name=operand.name,
-        low=one * fewest if sure else 0,
-        high=one * most,
+        low=low * fewest if sure else 0,
+        high=high * most,
         how=written if most == 1 else f"{most} buffers of {written}",
     )
 
