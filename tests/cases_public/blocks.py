@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from registry import ANY, H100, V5E, S, Side, case, f32, i32
+
+from cases_public.registry import ANY, H100, V5E, S, Side, case, f32, i32
 
 
 def _copy(x, o):

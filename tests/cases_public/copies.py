@@ -8,7 +8,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from registry import V5E, S, Side, case, f32
+
+from cases_public.registry import V5E, S, Side, case, f32
 
 ANYWHERE = pl.BlockSpec(memory_space=pl.ANY)
 

@@ -5,7 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from registry import H100, V5E, S, Side, bf16, case, f32, i32
+
+from cases_public.registry import H100, V5E, S, Side, bf16, case, f32, i32
 
 
 @case("vllm-project/vllm#8318", V5E, "smem-overflow")

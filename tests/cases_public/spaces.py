@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from registry import H100, V5E, S, Side, case, f32, i32
+
+from cases_public.registry import H100, V5E, S, Side, case, f32, i32
 
 SMEM = pl.BlockSpec(memory_space=pltpu.SMEM)
 ANYWHERE = pl.BlockSpec(memory_space=pl.ANY)

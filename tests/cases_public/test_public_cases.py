@@ -18,16 +18,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import blocks
-import copies
-import memory
-import registry
-import spaces
-import triton
-import values
-from registry import Case, Side
-
 import typedpallas as tp
+from cases_public import blocks, copies, memory, registry, spaces, triton, values
+from cases_public.registry import Case, Side
 from typedpallas import rules
 
 MODULES = (blocks, copies, memory, spaces, triton, values)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import triton as plt
-from registry import H100, S, Side, case, f32, i32
+
+from cases_public.registry import H100, S, Side, case, f32, i32
 
 
 @case("jax-ml/jax#19222", H100, "not-power-of-two", S(8, 96), reference=lambda x: x + 1.0)

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from registry import ANY, H100, V4, V5E, S, Side, bf16, case, f32, i8, i32
+
+from cases_public.registry import ANY, H100, V4, V5E, S, Side, bf16, case, f32, i8, i32
 
 
 @case("jax-ml/jax#30861", V5E, "shape-mismatch", S(16, 64), S(16, 128), reference=lambda a, n: a / n[:, :1])

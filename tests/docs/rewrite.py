@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from blocks import blocks, comparable
+from snippets import blocks, comparable
 from test_shown import PAGES, printed
 
 

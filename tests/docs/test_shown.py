@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from blocks import Block, blocks, comparable
+from snippets import Block, blocks, comparable
 
 from typedpallas.cli import main
 

@@ -1,0 +1,1 @@
+"""Kernels re-made from public bug reports, each with its fix."""
