@@ -344,6 +344,78 @@ class CallSizes:
     """Whether ``given`` is all of them (a call with ``**sizes`` shows only some)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class GarbageResult:
+    """Elements of a kernel's result that certainly hold what memory happened to hold."""
+
+    output: str
+    buffer: str | None
+    """The buffer that was read before anything was stored to it; none if the result's elements are never stored."""
+    role: Literal["scratch", "output"] = "output"
+    step: Point = ()
+    """The grid step of that read."""
+    element: Point | None = None
+    """The first element that was read so; none where that is not known."""
+    block: Point = ()
+    """The index of the result's block."""
+    result_element: Point = ()
+    """The first element of that block which is garbage."""
+    last_step: Point = ()
+    """The last grid step that could have stored to it."""
+    everything: bool = False
+    """Whether all of the result is garbage."""
+    whole_result: bool | None = None
+    """As in `IndexMap`."""
+    split_axis: int | None = None
+    """The parallel grid axis whose later steps run on another core of the chip; none if one core does it all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemaphoreLeft:
+    """A semaphore that is not zero when the kernel, or its scope, ends."""
+
+    semaphore: str
+    counts: Literal["bytes", "signals"]
+    left: int | None
+    """How many, at least; none if unknown."""
+    source: str | None = None
+    """From where the last copy on it goes; none where there is none."""
+    target: str | None = None
+    step: Point = ()
+    """The grid step at which that copy was started."""
+    sometimes: bool = False
+    """Whether the copy is started under a condition on data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemaphoreStarved:
+    """A wait for more than a semaphore can ever get."""
+
+    semaphore: str
+    counts: Literal["bytes", "signals"]
+    wanted: int
+    there: int
+    """What was started, or signalled, and not yet waited for: at most."""
+    step: Point = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyInUse:
+    """A buffer that is used while a copy from or to it is under way."""
+
+    how: Literal["load", "store", "copy from", "copy to"]
+    buffer: str
+    side: Literal["source", "target"]
+    """Which end of the copy the buffer is."""
+    source: str
+    target: str
+    semaphore: str
+    started: Point = ()
+    """The grid step at which the copy was started."""
+    step: Point = ()
+    """The grid step of the use."""
+
+
 type Event = (
     Access
     | Window
@@ -363,4 +435,8 @@ type Event = (
     | Capture
     | Alias
     | BuiltFor
+    | GarbageResult
+    | SemaphoreLeft
+    | SemaphoreStarved
+    | CopyInUse
 )

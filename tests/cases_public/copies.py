@@ -14,7 +14,7 @@ from cases_public.registry import V5E, S, Side, case, f32
 ANYWHERE = pl.BlockSpec(memory_space=pl.ANY)
 
 
-@case("vllm-project/tpu-inference#412", V5E, "copy-not-waited", S(16, 128), caught=False, reference=lambda x: x[:8])
+@case("vllm-project/tpu-inference#412", V5E, "copy-not-waited", S(16, 128), reference=lambda x: x[:8])
 def copy_that_nobody_waits_for(side: Side) -> Any:
     """Two copies start; on one path only the first is waited for."""
 

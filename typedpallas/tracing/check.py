@@ -10,7 +10,7 @@ from typedpallas.chips import Target
 from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, PlacementError, diagnose, render
 from typedpallas.events import Backend, Context
-from typedpallas.tracing import body, calls, index_maps, jaxapi, memory, refusals, tracebacks, windows
+from typedpallas.tracing import body, calls, flow, index_maps, jaxapi, memory, refusals, tracebacks, windows
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, kernels
 
@@ -138,3 +138,4 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         yield from windows.events(kernel, context)
         yield from index_maps.events(kernel, context)
         yield from memory.events(kernel, context)
+        yield from flow.events(kernel, context)

@@ -1,0 +1,74 @@
+"""`copy-not-waited`."""
+
+from collections.abc import Iterator
+
+from typedpallas.events import Context, Event, SemaphoreLeft
+from typedpallas.rules._steps import at_step
+from typedpallas.rules.base import Example, Finding, Rule
+
+_KERNEL = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+ARGS = (jax.ShapeDtypeStruct((16, 128), jnp.float32),)
+
+def kernel(x_ref, o_ref, buffer_ref, done_ref):
+    copies = [
+        pltpu.make_async_copy(x_ref.at[pl.ds(8 * k, 8), :], buffer_ref.at[k], done_ref.at[k]) for k in range(2)
+    ]
+    for copy in copies:
+        copy.start()
+    for copy in copies[:{waited}]:
+        copy.wait()
+    o_ref[...] = buffer_ref[0]
+
+def run(x):
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((2, 8, 128), jnp.float32), pltpu.SemaphoreType.DMA((2,))],
+    )(x)
+
+def reference(x):
+    return x[:8]
+"""
+
+
+class CopyNotWaited(Rule):
+    """A copy is started, and nothing waits for it before the kernel ends.
+
+    A DMA semaphore counts bytes: a start adds those of the copy, a wait takes those of its destination, and one wait
+    may cover several copies. What is left when the kernel ends, or when the semaphore's scope does, stops the core
+    ("semaphore has a nonzero value upon exit") or lets a copy write to memory that is somebody else's by then.
+
+    Machines: TPU. Source: vllm-project/tpu-inference#412; JAX's TPU interpret mode reports semaphores with a count
+    when a kernel ends.
+    """
+
+    slug = "copy-not-waited"
+    judges = (SemaphoreLeft,)
+    message = "a copy to `{target}` is never waited for: expected {expected}, found {found}"
+    example = Example(
+        bad=_KERNEL.format(waited=1),
+        good=_KERNEL.format(waited=2),
+        targets=("tpu-v5e",),
+        compiler="accepts",
+    )
+
+    def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        assert isinstance(event, SemaphoreLeft)
+        if event.counts != "bytes" or event.target is None:
+            return
+        amount = "some bytes" if event.left is None else f"{event.left} bytes"
+        when = "where the copy is started, " if event.sometimes else ""
+        yield self.refuted(
+            target=event.target,
+            expected=f"waits on `{event.semaphore}` for all that is started on it",
+            found=f"{amount} that nothing waits for",
+            witness=f"{when}`{event.semaphore}` still counts {amount} at the end, from the copy `{event.source}` -> "
+            f"`{event.target}` started{at_step(event.step, 'this line')}",
+            help="call `wait()` on the copy, on every path and in every step that starts one",
+        )

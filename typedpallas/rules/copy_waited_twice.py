@@ -1,0 +1,67 @@
+"""`copy-waited-twice`."""
+
+from collections.abc import Iterator
+
+from typedpallas.events import Context, Event, SemaphoreStarved
+from typedpallas.rules._steps import at_step
+from typedpallas.rules.base import Example, Finding, Rule
+
+_KERNEL = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+ARGS = (jax.ShapeDtypeStruct((8, 128), jnp.float32),)
+
+def kernel(x_ref, o_ref, buffer_ref, done_ref):
+    copy = pltpu.make_async_copy(x_ref, buffer_ref, done_ref)
+    copy.start()
+    copy.wait()
+    o_ref[...] = buffer_ref[...]
+    {again}
+
+def run(x):
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32), pltpu.SemaphoreType.DMA],
+    )(x)
+
+def reference(x):
+    return x
+"""
+
+
+class CopyWaitedTwice(Rule):
+    """A wait asks a DMA semaphore for more bytes than were ever started on it: the kernel hangs.
+
+    A wait takes the bytes of its destination off the semaphore, and blocks until they are there. A second wait
+    for one copy, a wait for a copy that was not started, or one with a larger destination never ends.
+
+    Machines: TPU. Source: JAX's TPU interpret mode hangs there, as the chip does.
+    """
+
+    slug = "copy-waited-twice"
+    judges = (SemaphoreStarved,)
+    message = "a wait on `{semaphore}` never ends: expected {expected}, found {found}"
+    example = Example(
+        bad=_KERNEL.format(again="copy.wait()"),
+        good=_KERNEL.format(again=""),
+        targets=("tpu-v5e",),
+        compiler="accepts",
+    )
+
+    def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        assert isinstance(event, SemaphoreStarved)
+        if event.counts != "bytes":
+            return
+        yield self.refuted(
+            semaphore=event.semaphore,
+            expected=f"at least {event.wanted} bytes of copies started and not yet waited for",
+            found="none" if event.there == 0 else f"{event.there} bytes",
+            witness=f"`{event.semaphore}` gets at most {event.there} bytes, and the wait{at_step(event.step)} takes "
+            f"{event.wanted}",
+            help="wait once for each copy that was started",
+        )

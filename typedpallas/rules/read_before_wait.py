@@ -1,0 +1,75 @@
+"""`read-before-wait`."""
+
+from collections.abc import Iterator
+
+from typedpallas.events import Context, CopyInUse, Event
+from typedpallas.rules._steps import at_step
+from typedpallas.rules.base import Example, Finding, Rule
+
+_KERNEL = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+ARGS = (jax.ShapeDtypeStruct((8, 128), jnp.float32),)
+
+def kernel(x_ref, o_ref, buffer_ref, done_ref):
+    copy = pltpu.make_async_copy(x_ref, buffer_ref, done_ref)
+    copy.start()
+    {body}
+
+def run(x):
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32), pltpu.SemaphoreType.DMA],
+    )(x)
+
+def reference(x):
+    return x * 2.0
+"""
+
+
+class ReadBeforeWait(Rule):
+    """A buffer is used while a copy is under way: its destination is read or written, or its source overwritten.
+
+    A copy that was started ends at some time before the wait for it returns, and nobody knows when: what is loaded
+    from its destination until then may be old, what is stored there may be lost, and what is stored to its source may
+    or may not be copied. A second copy that starts from, or goes to, the same elements is such a use too.
+
+    Machines: TPU. Source: JAX's TPU interpret mode with `detect_races=True`, and its `dma_execution_mode="on_wait"`.
+    """
+
+    slug = "read-before-wait"
+    judges = (CopyInUse,)
+    message = "`{buffer}` is used while a copy {direction} it is under way: expected {expected}, found {found}"
+    example = Example(
+        bad=_KERNEL.format(body="o_ref[...] = buffer_ref[...] * 2.0\n    copy.wait()"),
+        good=_KERNEL.format(body="copy.wait()\n    o_ref[...] = buffer_ref[...] * 2.0"),
+        targets=("tpu-v5e",),
+        compiler="accepts",
+    )
+
+    def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        assert isinstance(event, CopyInUse)
+        action = _ACTIONS[event.how]
+        began = at_step(event.started, "an earlier line")
+        yield self.refuted(
+            buffer=event.buffer,
+            direction="to" if event.side == "target" else "from",
+            expected=f"a wait on `{event.semaphore}` first",
+            found=f"{action}{at_step(event.step)}",
+            witness=f"the copy `{event.source}` -> `{event.target}` was started{began} and "
+            f"is not waited for before {action}",
+            help=f"move the wait on `{event.semaphore}` before this line, or use another buffer",
+        )
+
+
+_ACTIONS = {
+    "load": "a load from it",
+    "store": "a store to it",
+    "copy from": "another copy from it",
+    "copy to": "another copy to it",
+}

@@ -1,0 +1,63 @@
+"""`wait-without-signal`."""
+
+from collections.abc import Iterator
+
+from typedpallas.events import Context, Event, SemaphoreStarved
+from typedpallas.rules._steps import at_step
+from typedpallas.rules.base import Example, Finding, Rule
+
+_KERNEL = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+ARGS = (jax.ShapeDtypeStruct((8, 128), jnp.float32),)
+
+def kernel(x_ref, o_ref, ready_ref):
+    pl.semaphore_signal(ready_ref, {signalled})
+    o_ref[...] = x_ref[...] * 2.0
+    pl.semaphore_wait(ready_ref, 2)
+
+def run(x):
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        scratch_shapes=[pltpu.SemaphoreType.REGULAR],
+    )(x)
+
+def reference(x):
+    return x * 2.0
+"""
+
+
+class WaitWithoutSignal(Rule):
+    """A wait asks a semaphore for more than is ever signalled: the kernel hangs.
+
+    Semaphores that other devices or cores signal are not judged.
+
+    Machines: TPU. Source: JAX's TPU interpret mode hangs there, as the chip does.
+    """
+
+    slug = "wait-without-signal"
+    judges = (SemaphoreStarved,)
+    message = "a wait on `{semaphore}` never ends: expected {expected}, found {found}"
+    example = Example(
+        bad=_KERNEL.format(signalled=1),
+        good=_KERNEL.format(signalled=2),
+        targets=("tpu-v5e",),
+        compiler="accepts",
+    )
+
+    def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        assert isinstance(event, SemaphoreStarved)
+        if event.counts != "signals":
+            return
+        yield self.refuted(
+            semaphore=event.semaphore,
+            expected=f"at least {event.wanted} signalled before it",
+            found=f"{event.there}",
+            witness=f"`{event.semaphore}` gets at most {event.there}, and the wait{at_step(event.step)} takes "
+            f"{event.wanted}",
+            help=f"signal `{event.semaphore}` as often as it is waited for",
+        )

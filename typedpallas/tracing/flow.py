@@ -1,0 +1,222 @@
+"""What a kernel does to its memory over its whole grid: garbage in results, copies that nobody waits for."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from typedpallas.chips import TpuTarget
+from typedpallas.diagnostics import Place
+from typedpallas.events import Context, CopyInUse, GarbageResult, SemaphoreLeft, SemaphoreStarved
+from typedpallas.tracing import grid_around, grid_visits, index_maps, jaxapi
+from typedpallas.tracing.flow_claims import Claim, Early, Garbage, Hang, Left
+from typedpallas.tracing.flow_grid import Grid, Segments, every, kinds
+from typedpallas.tracing.flow_run import NotFollowed, Run
+from typedpallas.tracing.flow_state import MANY, Flight, Ids
+from typedpallas.tracing.located import Located
+from typedpallas.tracing.walk import KernelCall
+
+_MOST_STEPS = 256
+"""Smaller grids are walked step by step."""
+_TRIES = ((True, 64, 12_000), (False, 16, 12_000), (False, 2, 20_000))
+"""Whether each step is walked, turns of loops that are walked one by one, and equations to visit: from exact to
+coarse, until one is within its budget."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The certain claims of a walk, and the outputs of which something may be meant."""
+
+    claims: Sequence[Claim] = ()
+    meant: frozenset[int] = field(default_factory=frozenset)
+
+
+def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
+    """What is certain about the kernel's memory; nothing where it cannot be followed."""
+    if kernel.backend not in ("mosaic_tpu", "triton") or None in kernel.grid or 0 in kernel.grid:
+        return
+    extents = tuple(extent for extent in kernel.grid if extent is not None)
+    found = _walked(kernel, extents, [0] * len(extents))
+    yield from _located(kernel, found, None)
+    if found.claims or not isinstance(context.target, TpuTarget) or context.target.cores < 2:
+        return
+    for axis in _split(kernel, extents):
+        first = [(extent + 1) // 2 if k == axis else 0 for k, extent in enumerate(extents)]
+        yield from _located(kernel, _walked(kernel, extents, first), axis)
+
+
+def _split(kernel: KernelCall, extents: Sequence[int]) -> Iterator[int]:
+    """The grid axes whose steps two cores share."""
+    declared = getattr(kernel.compiler_params, "dimension_semantics", None) or ()
+    hidden = kernel.eqn.params["grid_mapping"].vmapped_dims if "grid_mapping" in kernel.eqn.params else ()
+    seen = [axis for axis in range(len(extents)) if axis not in hidden]
+    for axis, how in zip(seen, declared, strict=False):
+        if str(getattr(how, "value", how)).lower() == "parallel" and extents[axis] > 1:
+            yield axis
+
+
+def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int]) -> _Found:
+    """Walk the grid from step ``first`` along each axis, as exactly as can be paid for."""
+    steps = 1
+    for extent, begin in zip(extents, first, strict=True):
+        steps *= extent - begin
+    mapping = kernel.eqn.params.get("grid_mapping")
+    hidden = frozenset(mapping.vmapped_dims) if mapping is not None else frozenset()
+    for exactly, unroll, budget in _TRIES:
+        if exactly and steps > _MOST_STEPS:
+            continue
+        cut = every if exactly else kinds
+        segments: list[Segments] = [cut(extent, begin) for extent, begin in zip(extents, first, strict=True)]
+        run = Run(unroll=unroll, budget=budget)
+        grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run)
+        try:
+            grid.walk()
+        except NotFollowed as stopped:
+            if str(stopped) == "too long":
+                continue
+            return _Found()
+        return _Found(tuple(run.claims), frozenset(grid.meant))
+    return _Found()
+
+
+def _located(kernel: KernelCall, found: _Found, split: int | None) -> Iterator[Located]:
+    """Each claim once, at its line. Cores that share an axis are only asked for garbage."""
+    seen: set[Any] = set()
+    for claim in found.claims:
+        if split is not None and not _tells_of_cores(claim):
+            continue
+        key = _key(claim)
+        if key in seen:
+            continue
+        seen.add(key)
+        if isinstance(claim, Garbage):
+            yield from _garbage(kernel, claim, found, split)
+        else:
+            yield Located(_event(claim), _place(kernel, claim.eqn), kernel.name)
+
+
+def _tells_of_cores(claim: Claim) -> bool:
+    """Whether garbage comes from a scratch buffer: an output that two cores share is a race."""
+    return isinstance(claim, Garbage) and claim.origin is not None and claim.origin.buffer.role == "scratch"
+
+
+def _key(claim: Claim) -> tuple[Any, ...]:
+    if isinstance(claim, Garbage):
+        return ("garbage", id(claim.origin.eqn) if claim.origin else claim.output.number)
+    if isinstance(claim, Early):
+        return ("early", id(claim.eqn))
+    return (type(claim).__name__, id(claim.eqn), claim.semaphore.number)
+
+
+def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | None) -> Iterator[Located]:
+    number, position = _output(kernel, claim)
+    visits = index_visits(kernel, position)
+    if visits is None or visits.returns is not None or visits.outside is not None:
+        return
+    if kernel.backend == "triton" and visits.shared is not None:
+        return
+    origin = claim.origin
+    event = GarbageResult(
+        output=claim.output.name,
+        buffer=None if origin is None else origin.buffer.name,
+        role="output" if origin is None or origin.buffer.role == "out" else "scratch",
+        step=() if origin is None else point(origin.ids),
+        element=None if origin is None else origin.element,
+        block=point(claim.block),
+        result_element=claim.element,
+        last_step=point(claim.ids),
+        everything=claim.output.number not in found.meant,
+        whole_result=grid_around.result_is_whole(kernel, number),
+        split_axis=split,
+    )
+    yield Located(event, _place(kernel, None if origin is None else origin.eqn), kernel.name)
+
+
+def _place(kernel: KernelCall, eqn: Any) -> Place:
+    """An equation's line; the call's where no person wrote it."""
+    place = kernel.place if eqn is None else jaxapi.place(eqn)
+    return place if place.file else kernel.place
+
+
+def _event(claim: Left | Hang | Early) -> SemaphoreLeft | SemaphoreStarved | CopyInUse:
+    if isinstance(claim, Left):
+        return _left(claim)
+    return _hang(claim) if isinstance(claim, Hang) else _early(claim)
+
+
+def _output(kernel: KernelCall, claim: Garbage) -> tuple[int, int]:
+    """The output's number among the results, and its position among the operands."""
+    position = claim.output.number
+    roles = [operand.role for operand in kernel.operands]
+    return roles[:position].count("out"), position
+
+
+def index_visits(kernel: KernelCall, position: int) -> Any:
+    """Where an output's index map goes; none where that is not followed."""
+    grid = index_maps._Grid.of(kernel)
+    found = None if grid is None else index_maps._map(grid, kernel.operands[position])
+    if grid is None or found is None:
+        return None
+    visits = grid_visits.follow(found, grid.parallel, grid.sequential)
+    return visits if visits is not None and visits.complete else None
+
+
+def point(ids: Ids) -> tuple[int, ...]:
+    """A step as a witness: of a run of steps, the first."""
+    return tuple(0 if number is None else number[0] for number in ids)
+
+
+def _name(flight_or_semaphore: Any, element: int | None, shape: Sequence[int]) -> str:
+    if element is None or not shape:
+        return str(flight_or_semaphore)
+    index = []
+    for extent in reversed(shape):
+        index.append(element % extent)
+        element //= extent
+    return f"{flight_or_semaphore}[{', '.join(map(str, reversed(index)))}]"
+
+
+def _left(claim: Left) -> SemaphoreLeft:
+    start = claim.start
+    return SemaphoreLeft(
+        semaphore=_name(claim.semaphore.name, claim.element, claim.semaphore.shape),
+        counts="bytes" if claim.semaphore.bits else "signals",
+        left=_amount(claim.count, claim.semaphore.bits),
+        source=None if start is None else start.source[0].name,
+        target=None if start is None else start.target[0].name,
+        step=() if start is None else point(start.ids),
+        sometimes=claim.sometimes,
+    )
+
+
+def _amount(count: int, bits: int) -> int | None:
+    if count >= MANY:
+        return None
+    return count // 8 if bits else count
+
+
+def _hang(claim: Hang) -> SemaphoreStarved:
+    return SemaphoreStarved(
+        semaphore=_name(claim.semaphore.name, claim.element, claim.semaphore.shape),
+        counts="bytes" if claim.semaphore.bits else "signals",
+        wanted=_amount(claim.wanted, claim.semaphore.bits) or 0,
+        there=_amount(claim.there, claim.semaphore.bits) or 0,
+        step=point(claim.ids),
+    )
+
+
+def _early(claim: Early) -> CopyInUse:
+    return CopyInUse(
+        how=claim.how,
+        buffer=claim.buffer.name,
+        side=claim.side,
+        source=claim.flight.source[0].name,
+        target=claim.flight.target[0].name,
+        semaphore=_semaphore(claim.flight),
+        started=point(claim.flight.ids),
+        step=point(claim.ids),
+    )
+
+
+def _semaphore(flight: Flight) -> str:
+    sem, element = flight.semaphore
+    return _name(sem.name, element, sem.shape)

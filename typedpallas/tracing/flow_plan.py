@@ -1,0 +1,78 @@
+"""A jaxpr made ready to be walked many times: which equations matter, and what makes each variable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from typedpallas.tracing import flow_numbers as numbers
+from typedpallas.tracing import jaxapi
+
+type Kind = Literal["control", "memory", "number", "value"]
+
+CONTROL = frozenset(
+    (
+        *("cond", "scan", "while", "run_scoped"),
+        *("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"),
+    )
+)
+_STATEFUL = frozenset({"get_barrier_semaphore"})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One equation. ``refs``: whether it, or anything inside it, reaches memory."""
+
+    eqn: Any
+    kind: Kind
+    refs: bool
+    counts: bool
+    """Whether a result is a whole scalar."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A jaxpr's equations, the variables that anything reads, and the equation that makes each variable."""
+
+    jaxpr: Any
+    steps: tuple[Step, ...]
+    used: frozenset[Any]
+    made: Mapping[Any, Any]
+
+
+class Plans:
+    """Plans by jaxpr, each made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Plan] = {}
+        self._refs: dict[int, bool] = {}
+
+    def of(self, jaxpr: Any) -> Plan:
+        """The plan of a jaxpr, open or closed."""
+        opened = jaxapi.open_jaxpr(jaxpr)
+        found = self._known.get(id(opened))
+        if found is None or found.jaxpr is not opened:
+            found = self._known[id(opened)] = self._made(opened)
+        return found
+
+    def _made(self, jaxpr: Any) -> Plan:
+        steps = tuple(Step(eqn, *self._kind(eqn)) for eqn in jaxpr.eqns)
+        atoms = [*jaxpr.outvars, *(atom for eqn in jaxpr.eqns for atom in eqn.invars)]
+        used = frozenset(atom for atom in atoms if not jaxapi.is_literal(atom))
+        return Plan(jaxpr, steps, used, {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars})
+
+    def _kind(self, eqn: Any) -> tuple[Kind, bool, bool]:
+        name = eqn.primitive.name
+        counts = any(numbers.is_number(var) for var in eqn.outvars)
+        refs = any(jaxapi.is_ref(atom.aval) for atom in (*eqn.invars, *eqn.outvars)) or name == "run_scoped"
+        if name in CONTROL:
+            return "control", refs or any(self.reaches(inner) for inner in jaxapi.inner_jaxprs(eqn)), counts
+        if refs or name in _STATEFUL:
+            return "memory", True, counts
+        return ("number" if counts and len(eqn.outvars) == 1 else "value"), False, counts
+
+    def reaches(self, jaxpr: Any) -> bool:
+        """Whether anything in a jaxpr reaches memory."""
+        key = id(jaxpr)
+        if key not in self._refs:
+            self._refs[key] = any(self._kind(eqn)[1] for eqn in jaxpr.eqns)
+        return self._refs[key]

@@ -1,0 +1,161 @@
+"""Which elements of a buffer an access or a copy takes: a box, where the index is one."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from typedpallas.tracing import flow_cells as cells
+from typedpallas.tracing.flow_cells import Cells
+from typedpallas.tracing.flow_numbers import Number, exact
+
+
+@dataclass(frozen=True)
+class Side:
+    """The elements along one axis of the buffer: ``size`` from ``start``, each ``stride`` apart."""
+
+    start: Number
+    size: int
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box in a buffer. ``seen``: the buffer's axes that the view still has, in the view's order."""
+
+    sides: tuple[Side, ...]
+    seen: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The view's shape."""
+        return tuple(self.sides[axis].size for axis in self.seen)
+
+    @property
+    def count(self) -> int:
+        """Elements in it."""
+        return math.prod(side.size for side in self.sides)
+
+    @property
+    def slices(self) -> tuple[slice, ...] | None:
+        """The box in numpy's terms; none where a start is not known."""
+        found = []
+        for side in self.sides:
+            start = exact(side.start)
+            if start is None or start < 0:
+                return None
+            found.append(slice(start, start + (side.size - 1) * side.stride + 1, side.stride))
+        return tuple(found)
+
+    def is_all(self, shape: Sequence[int]) -> bool:
+        """Whether it is the whole buffer."""
+        return all(
+            exact(side.start) == 0 and side.stride == 1 and side.size == extent
+            for side, extent in zip(self.sides, shape, strict=True)
+        )
+
+    def inside(self, shape: Sequence[int]) -> bool:
+        """Whether it is known and lies within the buffer."""
+        slices = self.slices
+        return slices is not None and all(part.stop <= extent for part, extent in zip(slices, shape, strict=True))
+
+
+def whole(shape: Sequence[int]) -> Region:
+    """All of a buffer."""
+    return Region(tuple(Side((0, 0), extent) for extent in shape), tuple(range(len(shape))))
+
+
+def resolve(transforms: Sequence[Any], shape: Sequence[int], number: Callable[[Any], Number]) -> Region | None:
+    """The box that a view takes; none where it is no box, or its size is not known."""
+    region = whole(shape)
+    for transform in transforms:
+        if hasattr(transform, "indices"):
+            further = _indexed(region, transform.indices, number)
+        elif hasattr(transform, "permutation"):
+            further = Region(region.sides, tuple(region.seen[axis] for axis in transform.permutation))
+        else:
+            return None
+        if further is None:
+            return None
+        region = further
+    return region
+
+
+def _indexed(region: Region, indices: Sequence[Any], number: Callable[[Any], Number]) -> Region | None:
+    if len(indices) != len(region.seen):
+        return None
+    sides, seen = list(region.sides), []
+    for axis, index in zip(region.seen, indices, strict=True):
+        side = sides[axis]
+        if hasattr(index, "start") and hasattr(index, "size"):
+            if not isinstance(index.size, int) or not isinstance(index.stride, int):
+                return None
+            start, size, stride = number(index.start), index.size, index.stride
+            seen.append(axis)
+        else:
+            if not isinstance(index, int | np.integer) and getattr(getattr(index, "aval", None), "shape", None) != ():
+                return None
+            start, size, stride = number(index), 1, 1
+        sides[axis] = Side(_moved(side, start), size, side.stride * stride)
+    return Region(tuple(sides), tuple(seen))
+
+
+def _moved(side: Side, start: Number) -> Number:
+    if side.size == 1 and side.stride == 1:
+        return side.start
+    if start is None or side.start is None:
+        return None
+    return side.start[0] + start[0] * side.stride, side.start[1] + start[1] * side.stride
+
+
+def meet(left: Region, right: Region) -> bool:
+    """Whether two boxes of one buffer certainly have an element in common."""
+    for one, other in zip(left.sides, right.sides, strict=True):
+        a, b = exact(one.start), exact(other.start)
+        if a is None or b is None or (one.stride != 1 and one.size > 1) or (other.stride != 1 and other.size > 1):
+            return False
+        if a + one.size <= b or b + other.size <= a:
+            return False
+    return True
+
+
+def taken(held: Cells, shape: Sequence[int], region: Region | None) -> Cells:
+    """What a load of a region gets, in the view's shape."""
+    if isinstance(held, int):
+        return held
+    if region is None or not region.inside(shape):
+        return cells.one(held)
+    slices = region.slices
+    assert slices is not None
+    squeezed = [axis for axis in range(len(shape)) if axis not in region.seen]
+    part = held[slices].squeeze(tuple(squeezed))
+    order = [axis - sum(gone < axis for gone in squeezed) for axis in region.seen]
+    return cells.slim(part.transpose(order))
+
+
+def stored(held: Cells, shape: Sequence[int], region: Region | None, value: Cells) -> Cells:
+    """What a buffer holds after a store of ``value`` to a region; ``value`` has the view's shape."""
+    as_held = isinstance(value, int) or (region is not None and region.seen == tuple(range(len(shape))))
+    if region is not None and as_held and region.is_all(shape):
+        return value
+    if isinstance(held, int) and isinstance(value, int) and held == value:
+        return held
+    if region is None or not region.inside(shape) or not cells.followed(shape):
+        return _somewhere(held, value)
+    slices = region.slices
+    assert slices is not None
+    codes = np.array(cells.spread(held, shape))
+    if isinstance(value, int):
+        codes[slices] = value
+    else:
+        order = np.argsort(region.seen)
+        box = [side.size for side in region.sides]
+        codes[slices] = value.transpose(order).reshape(box)
+    return cells.slim(codes)
+
+
+def _somewhere(held: Cells, value: Cells) -> Cells:
+    """A store to unknown elements, perhaps to all of them."""
+    return cells.join(held, value if isinstance(value, int) else cells.one(value))

@@ -1,0 +1,149 @@
+"""Walk a kernel's body: what each load gets, what each store leaves, which copies are under way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from typedpallas.tracing import flow_cells as cells
+from typedpallas.tracing import flow_garbage, jaxapi
+from typedpallas.tracing import flow_numbers as numbers
+from typedpallas.tracing.flow_claims import Claim
+from typedpallas.tracing.flow_numbers import Number
+from typedpallas.tracing.flow_plan import Plan, Plans, Step
+from typedpallas.tracing.flow_state import PLAIN, Bound, Buffer, Flight, Ids, State
+
+type Frame = dict[Any, Bound]
+"""What the variables in scope stand for; those that are plain are left out."""
+
+
+type Handler = Callable[[Run, Any, Plan, Frame], Sequence[Bound]]
+"""What one kind of equation does, and what its results stand for."""
+
+_HANDLERS: dict[str, Handler] = {}
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Enter a handler for operations of these names; ``unknown`` is for all others that reach memory."""
+
+    def enter(handler: Handler) -> Handler:
+        _HANDLERS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return enter
+
+
+class NotFollowed(Exception):
+    """The kernel does something that this walk has no model of, or is too long to walk."""
+
+
+@dataclass
+class Run:
+    """A walk in progress. ``unroll``: loops of at most so many turns are walked turn by turn."""
+
+    unroll: int
+    budget: int
+    """Equations that may still be visited."""
+    extents: tuple[int, ...] = ()
+    """Steps along each grid axis, as the body counts axes."""
+    ids: Ids = ()
+    state: State = field(default_factory=State)
+    guards: frozenset[int] = frozenset()
+    """The conditions of unknown outcome under which we are."""
+    claims: list[Claim] = field(default_factory=list)
+    waited: set[int] = field(default_factory=set)
+    """Semaphores that some path waits for."""
+    starts: dict[tuple[int, int | None], Flight] = field(default_factory=dict)
+    """The last copy started on each semaphore."""
+    plans: Plans = field(default_factory=Plans)
+    buffers: dict[Any, Buffer] = field(default_factory=dict)
+    tokens: int = 0
+
+    def buffer(self, key: Any, make: Callable[[int], Buffer]) -> Buffer:
+        """The buffer that a variable stands for; the same each time that it is made."""
+        if key not in self.buffers:
+            self.buffers[key] = make(len(self.buffers))
+        return self.buffers[key]
+
+    def guard(self) -> frozenset[int]:
+        """A new condition of unknown outcome."""
+        self.tokens += 1
+        return self.guards | {self.tokens}
+
+    def inner(self, jaxpr: Any, arguments: Sequence[Bound]) -> list[Bound]:
+        """Walk a jaxpr whose inputs are these."""
+        opened = jaxapi.open_jaxpr(jaxpr)
+        if len(opened.invars) != len(arguments):
+            raise NotFollowed(f"{len(arguments)} operands for {len(opened.invars)}")
+        frame = {var: bound for var, bound in zip(opened.invars, arguments, strict=True) if bound is not PLAIN}
+        self.walk(self.plans.of(opened), frame)
+        return [read(frame, atom) for atom in opened.outvars]
+
+    def walk(self, plan: Plan, frame: Frame) -> None:
+        """Walk every equation of a jaxpr."""
+        for step in plan.steps:
+            eqn = step.eqn
+            if step.kind == "number":
+                frame[eqn.outvars[0]] = self._number(eqn, plan, frame)
+            elif step.kind == "value":
+                if any(not jaxapi.is_literal(atom) and atom in frame for atom in eqn.invars):
+                    self._value(eqn, plan, frame)
+                continue
+            elif step.refs or step.counts or self._is_tainted(eqn, frame):
+                self._enter(step, plan, frame)
+            self.budget -= 1
+        if self.budget < 0:
+            raise NotFollowed("too long")
+
+    def _is_tainted(self, eqn: Any, frame: Frame) -> bool:
+        return any(cells.worst(read(frame, atom).cells) for atom in eqn.invars)
+
+    def _enter(self, step: Step, plan: Plan, frame: Frame) -> None:
+        handler = _HANDLERS.get(step.eqn.primitive.name, _HANDLERS["unknown"])
+        results = handler(self, step.eqn, plan, frame)
+        for var, bound in zip(step.eqn.outvars, results, strict=True):
+            frame[var] = bound
+
+    def _number(self, eqn: Any, plan: Plan, frame: Frame) -> Bound:
+        name = eqn.primitive.name
+        if name == "program_id":
+            return Bound(self.ids[eqn.params["axis"]])
+        if name == "num_programs":
+            return Bound((self.extents[eqn.params["axis"]],) * 2)
+        bounds = [read(frame, atom) for atom in eqn.invars]
+        found = numbers.result(eqn, [bound.number for bound in bounds])
+        if name == "not":
+            found = numbers.negated(eqn, bounds[0].number)
+        if not any(cells.worst(bound.cells) for bound in bounds):
+            return Bound(found)
+        return self._mixed(eqn, plan, bounds, found)
+
+    def _value(self, eqn: Any, plan: Plan, frame: Frame) -> None:
+        bounds = [read(frame, atom) for atom in eqn.invars]
+        if any(cells.worst(bound.cells) for bound in bounds):
+            mixed = self._mixed(eqn, plan, bounds, None)
+            for var in eqn.outvars:
+                frame[var] = mixed
+
+    def _mixed(self, eqn: Any, plan: Plan, bounds: Sequence[Bound], number: Number) -> Bound:
+        which = bounds[0].number if eqn.primitive.name == "select_n" else None
+        held = flow_garbage.through(eqn, [bound.cells for bound in bounds], plan.made, which)
+        origin = next((bound.origin for bound in bounds if cells.worst(bound.cells) and bound.origin), None)
+        return Bound(number, held, origin)
+
+
+def read(frame: Frame, atom: Any) -> Bound:
+    """What an equation's operand stands for."""
+    if jaxapi.is_literal(atom):
+        return Bound(numbers.literal(atom.val))
+    return frame.get(atom, PLAIN)
+
+
+def number_of(frame: Frame) -> Callable[[Any], Number]:
+    """Reads parts of an index."""
+
+    def of(part: Any) -> Number:
+        if jaxapi.is_literal(part):
+            return numbers.literal(part.val)
+        return frame.get(part, PLAIN).number if hasattr(part, "aval") else numbers.literal(part)
+
+    return of

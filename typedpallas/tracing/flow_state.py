@@ -1,0 +1,162 @@
+"""What a kernel's memory holds at one moment: buffers, semaphores, copies under way."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from typedpallas.tracing import flow_cells as cells
+from typedpallas.tracing.flow_cells import Cells
+from typedpallas.tracing.flow_numbers import Number, hull
+from typedpallas.tracing.flow_regions import Region
+
+MANY = 1 << 60
+"""More than any count: no bound is known."""
+
+type Ids = tuple[Number, ...]
+"""A grid step: the id along each axis of the grid."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Something that the kernel reaches through a ref. ``bits`` of one element; 0 for semaphores."""
+
+    number: int
+    name: str
+    shape: tuple[int, ...]
+    bits: int
+    role: Literal["in", "out", "scratch", "scoped", "semaphore", "unknown"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where garbage was loaded: the buffer, the equation, the step, and the first element of it."""
+
+    buffer: Buffer
+    eqn: Any
+    ids: Ids
+    element: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A copy that was started and that nobody has waited for.
+
+    ``semaphore``: the array of semaphores and the element, none where it is not known. ``guards``: the conditions
+    of unknown outcome under which it was started.
+    """
+
+    eqn: Any = field(compare=False)
+    semaphore: tuple[Buffer, int | None]
+    source: tuple[Buffer, Region | None]
+    target: tuple[Buffer, Region | None]
+    guards: frozenset[int]
+    ids: Ids
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a semaphore's element holds or will hold when all copies have ended: at least and at most."""
+
+    low: int = 0
+    high: int = 0
+
+    def join(self, other: "Count") -> "Count":
+        """Either of two paths."""
+        return self if self == other else Count(min(self.low, other.low), max(self.high, other.high))
+
+
+ANY_COUNT = Count(0, MANY)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a variable of a jaxpr stands for: a whole number, a value with garbage in it, or a buffer."""
+
+    number: Number = None
+    cells: Cells = cells.MEANT
+    origin: Origin | None = None
+    buffer: Buffer | None = None
+
+    def join(self, other: "Bound") -> "Bound":
+        """Either of two."""
+        if self == other:
+            return self
+        held = cells.join(self.cells, other.cells) if _fit(self.cells, other.cells) else cells.MAYBE
+        buffer = self.buffer if self.buffer == other.buffer else None
+        return Bound(hull(self.number, other.number), held, self.origin or other.origin, buffer)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Bound)
+            and self.number == other.number
+            and self.buffer == other.buffer
+            and cells.equal(self.cells, other.cells)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _fit(left: Cells, right: Cells) -> bool:
+    return isinstance(left, int) or isinstance(right, int) or left.shape == right.shape
+
+
+PLAIN = Bound()
+"""Meant, and no number that is followed."""
+
+
+@dataclass
+class State:
+    """Cells of each buffer, where spoiled ones got their garbage, counts of each semaphore, copies under way."""
+
+    cells: dict[int, Cells] = field(default_factory=dict)
+    origins: dict[int, Origin] = field(default_factory=dict)
+    counts: dict[int, tuple[Count, ...]] = field(default_factory=dict)
+    flights: tuple[Flight, ...] = ()
+
+    def copy(self) -> "State":
+        """For the other path."""
+        return State(dict(self.cells), dict(self.origins), dict(self.counts), self.flights)
+
+    def join(self, other: "State") -> "State":
+        """What holds after one of two paths. What only one of them has is out of scope."""
+        return State(
+            {k: cells.join(v, other.cells[k]) for k, v in self.cells.items() if k in other.cells},
+            {**other.origins, **self.origins},
+            {k: _joined(v, other.counts[k]) for k, v in self.counts.items() if k in other.counts},
+            self.flights
+            if self.flights == other.flights
+            else tuple(flight for flight in self.flights if flight in other.flights),
+        )
+
+    def same(self, other: "State") -> bool:
+        """Whether nothing has changed."""
+        return (
+            self.cells.keys() == other.cells.keys()
+            and self.counts == other.counts
+            and self.flights == other.flights
+            and all(cells.equal(v, other.cells[k]) for k, v in self.cells.items())
+        )
+
+    def widen(self) -> "State":
+        """Everything that a path may change, forgotten."""
+        return State(
+            {k: cells.MAYBE for k in self.cells},
+            {},
+            {k: (ANY_COUNT,) * len(v) for k, v in self.counts.items()},
+            (),
+        )
+
+
+def _joined(left: tuple[Count, ...], right: tuple[Count, ...]) -> tuple[Count, ...]:
+    return left if left == right else tuple(a.join(b) for a, b in zip(left, right, strict=True))
+
+
+def widened(own: State, before: State) -> State:
+    """``own`` with each count whose bounds moved since ``before`` pushed to where it cannot move further."""
+    counts = {
+        key: tuple(
+            Count(a.low if a.low >= b.low else 0, a.high if a.high <= b.high else MANY)
+            for a, b in zip(found, before.counts.get(key, found), strict=True)
+        )
+        for key, found in own.counts.items()
+    }
+    return State(own.cells, own.origins, counts, own.flights)
