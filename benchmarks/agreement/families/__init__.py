@@ -4,9 +4,10 @@ from benchmarks.agreement.case import Case
 from benchmarks.agreement.families.accumulate import Accumulate, GpuAccumulate
 from benchmarks.agreement.families.blocks import Blocks, GpuBlocks
 from benchmarks.agreement.families.capacity import Capacity
+from benchmarks.agreement.families.copies import Copies
 from benchmarks.agreement.families.matmuls import Matmul
 from benchmarks.agreement.families.slices import Slices
 from benchmarks.agreement.families.spaces import Spaces
 
-_ALL = (Blocks, GpuBlocks, Accumulate, GpuAccumulate, Spaces, Capacity, Slices, Matmul)
+_ALL = (Blocks, GpuBlocks, Accumulate, GpuAccumulate, Spaces, Capacity, Slices, Matmul, Copies)
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
