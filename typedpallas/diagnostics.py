@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from typedpallas import rules
+from typedpallas.records import record
 from typedpallas.rules.base import Finding, Level
 
 type Style = Literal["text", "json", "github", "sarif"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Place:
     """Where in the source: 1-based line and column; 0 where unknown."""
 
@@ -20,7 +21,7 @@ class Place:
     column: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Diagnostic:
     """One verdict on one place of a kernel, complete enough to act on."""
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
+from typedpallas.records import record
 
-@dataclass(frozen=True)
+
+@record(frozen=True)
 class Quotient:
     """``numerator // denominator``, rounded down, or up if ``up``; kept where the division is not exact."""
 
@@ -35,7 +37,7 @@ def _wrapped(size: Size) -> str:
     return f"({text})" if any(mark in text for mark in "+-*/") else text
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Size:
     """A sum of integer multiples of products of atoms; ``terms`` is sorted and has no zero coefficient."""
 
@@ -194,7 +196,7 @@ def _collect(terms: list[tuple[Monomial, int]]) -> Size:
     return Size(tuple(sorted(kept, key=lambda term: (len(term[0]), str(term[0])))))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Facts:
     """What is known of the names in sizes.
 

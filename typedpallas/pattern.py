@@ -8,8 +8,9 @@ construction.
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
+
+from typedpallas.records import record
 
 
 class PatternError(ValueError):
@@ -20,7 +21,7 @@ class PatternError(ValueError):
         self.span = span
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cut:
     """``(i BM)``: blocks of ``block`` elements along grid axis ``axis``."""
 
@@ -31,7 +32,7 @@ class Cut:
         return f"({self.axis} {self.block})"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Step:
     """``i``: one element along grid axis ``axis``, squeezed away in the kernel."""
 
@@ -41,7 +42,7 @@ class Step:
         return self.axis
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Whole:
     """``D`` or ``128``: the whole dim in every block."""
 
@@ -54,7 +55,7 @@ class Whole:
 type Part = Cut | Step | Whole
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Operand:
     """One operand's parts, in the order of its array's dims."""
 
@@ -75,7 +76,7 @@ class Operand:
         return " ".join(map(str, self.parts))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pattern:
     """A whole launch: ``grid`` axes in order, the operands read and the operands written."""
 
@@ -102,7 +103,7 @@ class Pattern:
         return tuple(dict.fromkeys(p.dim for p in parts if isinstance(p, Whole) and isinstance(p.dim, str)))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Token:
     text: str
     start: int

@@ -8,24 +8,25 @@ no value can satisfy it. Anything else is open, with what would close it.
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from typedpallas.dims import Facts, Size, known_divisor, span
+from typedpallas.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Proved:
     """It holds for every value of every name."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Refuted:
     """It does not hold; ``witness`` assigns the names so that anybody can check the arithmetic."""
 
     witness: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Open:
     """Not decided; ``closes`` says what would decide it."""
 

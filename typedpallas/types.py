@@ -9,7 +9,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from typedpallas import spaces
@@ -29,6 +29,7 @@ from typedpallas.dim_types import (
 )
 from typedpallas.dims import Facts, Size
 from typedpallas.dtypes import DType
+from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
 
 __all__ = [
@@ -73,7 +74,7 @@ class _Optional:
         return typing.Union.__getitem__((other, self))
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class RefType(_Optional):
     """The type of a buffer: direction, space, element type and shape (elements; none if of any rank)."""
 
@@ -92,7 +93,7 @@ class RefType(_Optional):
     __repr__ = __str__
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class BlockType(_Optional):
     """The type of a value: element type and shape (elements; none if of any rank)."""
 
@@ -195,7 +196,7 @@ def _ordered(dtype: object, parameters: tuple[TypeVar, ...]) -> tuple[TypeVar, .
     return (dtype, *parameters) if isinstance(dtype, TypeVar) else parameters
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Parameter:
     """One positional parameter of a kernel; ``type`` is none where it has no `Ref` annotation."""
 
@@ -203,7 +204,7 @@ class Parameter:
     type: RefType | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class KernelType:
     """What a kernel's signature says. ``dims`` and ``dtypes`` are its type parameters by name."""
 

@@ -6,7 +6,6 @@ mypy's visitors can't be subclassed from Python, so this walks statements itself
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mypy.nodes import (
@@ -35,11 +34,13 @@ from mypy.nodes import (
     WithStmt,
 )
 
+from typedpallas.records import record
+
 type Bindings = dict[SymbolNode, list[Expression | None]]
 """Every binding of a variable: the expression, or none where it is bound in another way."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _File:
     tree: MypyFile
     bindings: Bindings

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from typedpallas.records import record
 from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import Leaf, Static, leaves
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Call:
     """One call.
 
@@ -27,7 +27,7 @@ class Call:
         return [leaf for argument in everything for leaf in leaves(argument)]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Refused:
     """JAX's refusal, in the user's names."""
 
@@ -35,7 +35,7 @@ class Refused:
     kind: Literal["shape", "dtype"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Several:
     """A tuple or a list of results."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, cast
 
 from mypy.lookup import lookup_fully_qualified
@@ -31,6 +30,7 @@ from typedpallas import dtypes
 from typedpallas.dims import Atom, Facts, Monomial, Quotient, Size
 from typedpallas.dtypes import DType
 from typedpallas.events import RefFact, Shape
+from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import names
 from typedpallas_mypy.canonical import simplified
@@ -44,7 +44,7 @@ class HasModules(Protocol):
     modules: dict[str, MypyFile]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Value:
     """What is known of an array value: ``dtype`` is JAX's name, ``shape`` in elements.
 

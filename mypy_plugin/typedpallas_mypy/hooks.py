@@ -1,8 +1,10 @@
 """What a handler file offers: its hooks by the names mypy asks for."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from typedpallas.records import record
 
 type Hook = Callable[[Any], Any]
 type Table = Mapping[str, Hook]
@@ -10,7 +12,7 @@ type Finder = Callable[[str], Hook | None]
 """The hook for a name of a whole family, or none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Hooks:
     """The hooks of one construct, by mypy's full name of what is called, read or annotated."""
 

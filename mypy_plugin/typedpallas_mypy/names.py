@@ -1,15 +1,19 @@
 """The names by which mypy knows what the plugin acts on. The static face lives in the stub package."""
 
+from __future__ import annotations
+
 import importlib
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy.nodes import TypeInfo
 
 from typedpallas import dtypes
 from typedpallas.dtypes import DType
 from typedpallas.spaces import MemorySpace
-from typedpallas.types import Direction
+
+if TYPE_CHECKING:
+    from typedpallas.types import Direction
 
 PACKAGE: Final = "typedpallas."
 REFS: Final = "typedpallas._refs."

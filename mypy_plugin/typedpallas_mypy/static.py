@@ -3,9 +3,8 @@
 Everything is hashable, so that a call can be a cache key.
 """
 
-from dataclasses import dataclass
-
 from typedpallas.dims import Size
+from typedpallas.records import record
 from typedpallas_mypy.facts import Value
 
 
@@ -19,33 +18,33 @@ class UnknownType:
 NOTHING = UnknownType()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Named:
     """A module-level name, by its full name: ``jax.numpy.float32``."""
 
     fullname: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DTypeOf:
     """The element type of a value, as an argument: ``x.dtype``."""
 
     value: Value
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Like:
     """A ref where a function wants only a shape and an element type: ``jnp.zeros_like(acc)``."""
 
     value: Value
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AnyInt:
     """A number whose value is not known, where a shape or an axis may need it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Group:
     """A tuple, a list, or a dict with names as keys."""
 
@@ -54,7 +53,7 @@ class Group:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cut:
     """A slice as written."""
 
@@ -63,14 +62,14 @@ class Cut:
     step: "Static"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Window:
     """``pl.ds(start, size)`` as an index; ``size`` counts elements after the stride."""
 
     size: "Static"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Constant:
     """A literal; the type is part of it, because ``1 == 1.0 == True``."""
 

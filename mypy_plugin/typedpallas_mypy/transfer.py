@@ -11,11 +11,11 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from typedpallas.dims import Facts, Size
 from typedpallas.dtypes import DType, Float, Integer, Number
+from typedpallas.records import record
 from typedpallas_mypy import jaxapi
 from typedpallas_mypy.call import Call, Outcome, Refused, Several
 from typedpallas_mypy.facts import Value
@@ -241,7 +241,7 @@ class _Evaluation:
         return next(value.parameter for value in values if value.parameter is not None and _key(value) == key)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Slot:
     """The place of an operand among the arguments."""
 

@@ -6,6 +6,7 @@ says is about them, and re-checking jax takes 15 seconds.
 
 import functools
 import hashlib
+import os
 import sys
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from typedpallas_mypy import config, guard
 
 _ROOTS = (Path(typedpallas_mypy.__path__[0]), Path(typedpallas.__path__[0]))
 _RULE_BOOK = ("rules", "chips")
-_LIBRARIES = tuple({str(Path(p).resolve()) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")})
+_LIBRARIES = tuple(
+    {os.path.realpath(p) + os.sep for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")}
+)
 
 
 @functools.cache
@@ -35,7 +38,13 @@ def source_hash() -> str:
 @functools.cache
 def is_library(path: str) -> bool:
     """Whether a module is a stub or an installed package's: nothing there is ours to judge."""
-    return path.endswith(".pyi") or any(Path(path).resolve().is_relative_to(root) for root in _LIBRARIES)
+    return path.endswith(".pyi") or _holds_library(os.path.dirname(path))
+
+
+@functools.cache
+def _holds_library(folder: str) -> bool:
+    """Whether a folder is part of an installed package. mypy asks for 1,000 modules of JAX in 100 folders."""
+    return (os.path.realpath(folder) + os.sep).startswith(_LIBRARIES)
 
 
 def cache_key(path: str) -> list[str] | None:

@@ -5,9 +5,10 @@ A target is a chip that a vendor's compiler can compile for on this machine, pre
 
 import functools
 import tomllib
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
+
+from typedpallas.records import record
 
 type Machine = Literal["tpu", "gpu"]
 
@@ -16,7 +17,7 @@ class UnknownTarget(ValueError):
     """The name is no target; the message lists those that are."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TpuTarget:
     """A TPU chip. Sizes in bytes; a vector register tile is ``sublanes`` x ``lanes`` 32-bit elements."""
 
@@ -40,7 +41,7 @@ class TpuTarget:
     aliases: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class GpuTarget:
     """An NVIDIA GPU. Sizes in bytes."""
 

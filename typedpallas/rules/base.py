@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from typedpallas.events import Context, Event
+from typedpallas.records import record
 
 type Level = Literal["types", "trace", "compile"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Finding:
     """What a rule says about one event; the place is added by whoever made the event."""
 
@@ -30,7 +30,7 @@ class Finding:
     """The part of the construct to underline: ``value``, ``index``, ``map``, ``block[1]``; empty for all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Example:
     """A defect and its fix, each a whole module that defines ``run`` and ``ARGS`` (jax.ShapeDtypeStruct).
 

@@ -12,10 +12,11 @@ from typing import Literal
 from typedpallas.dims import Size
 from typedpallas.events import Argument, CallSizes, DimSize, Event, Operands, RefFact, Shape, Window
 from typedpallas.pattern import Cut, Part, Step, Whole
+from typedpallas.records import record
 from typedpallas_mypy.handlers.calls_match import Match, Origin, Slot, window_names
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Settled:
     """What a launch was told in advance. A size of none is given but not known."""
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from typedpallas.dims import Size
 from typedpallas.events import Argument, DimSize, Event
+from typedpallas.records import record
 from typedpallas_mypy.handlers.calls_kernel import Kernel, Parameter
 from typedpallas_mypy.handlers.calls_match import Origin
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Given:
     """What one parameter gets. ``source`` names it for messages; sizes of none are unknown."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from mypy.nodes import ARG_OPT, ARG_POS, ARG_STAR, ArgKind
@@ -11,12 +11,13 @@ from mypy.types import CallableType, Instance, Type, TypeVarType, get_proper_typ
 
 from typedpallas.dims import Facts
 from typedpallas.events import RefFact
+from typedpallas.records import record
 from typedpallas_mypy.facts import Types
 
 NO_FACTS: Final = Facts()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Parameter:
     """One ref of a kernel. ``direction`` of ``ref`` is none where the parameter has no ref's annotation."""
 
@@ -26,7 +27,7 @@ class Parameter:
     optional: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Kernel:
     """A kernel's positional parameters. Sizes are over the names in ``multiples``, its own type parameters."""
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from typedpallas.dims import Size
 from typedpallas.events import Argument, GridAxis, Operands
 from typedpallas.pattern import Operand, Pattern, Step, Whole
+from typedpallas.records import record
 from typedpallas_mypy.handlers.calls_kernel import Kernel, Parameter
 
 type Origin = tuple[Size, str]
 """A size and where it comes from, for messages."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Slot:
     """One operand of the pattern with the parameter that gets it."""
 
@@ -36,7 +36,7 @@ class Slot:
         return self.parameter.ref.name
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Match:
     """A kernel and its pattern, slot by slot; an `InOut` parameter has two."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from mypy import nodes as n
@@ -11,6 +10,7 @@ from mypy.plugin import FunctionContext
 from mypy.types import TupleType, get_proper_type
 
 from typedpallas.dims import Size
+from typedpallas.records import record
 from typedpallas_mypy.handlers import specs
 from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
 from typedpallas_mypy.handlers.specs import Buffer, Spec
@@ -20,7 +20,7 @@ _GRID_SPECS: Final = ("GridSpec", "PrefetchScalarGridSpec")
 _NAMES: Final = ("kernel", "out_shape")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Part:
     """One ref of the call. ``given`` is none where it is there but not readable."""
 
@@ -32,7 +32,7 @@ class Part:
     """What messages call it where the kernel's parameter is not known."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Site:
     """A `pallas_call` as written. None: not known."""
 

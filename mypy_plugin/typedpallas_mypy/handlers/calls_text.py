@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mypy import nodes as n
 from mypy.types import Instance, LiteralType, get_proper_type
 
 from typedpallas.pattern import Operand
+from typedpallas.records import record
 from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
 
 _PART = re.compile(r"\([^)]*\)|[^\s,()]+")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Piece:
     """One text of a pattern: the whole, or an item of a sequence. ``start`` is where it begins in the whole."""
 
@@ -39,7 +39,7 @@ class Piece:
         return place
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Written:
     """A pattern as written."""
 

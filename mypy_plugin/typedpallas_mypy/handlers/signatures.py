@@ -30,6 +30,7 @@ from mypy.types import (
 from typedpallas import solve
 from typedpallas.dims import Size
 from typedpallas.events import DimSize
+from typedpallas.records import record
 from typedpallas_mypy import names, report, scope
 from typedpallas_mypy.facts import ANY, Types, multiple_of
 from typedpallas_mypy.hooks import Hook, Hooks
@@ -81,7 +82,7 @@ def _solved(context: SignatureContext) -> CallableType:
     return solving.applied(signature)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Dim:
     """One dim of a formal, the argument's dim there, and where it was written."""
 

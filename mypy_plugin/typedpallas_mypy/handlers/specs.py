@@ -6,7 +6,6 @@ Everything may be unknown, and then says so; nothing here reports.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from mypy import nodes as n
@@ -15,6 +14,7 @@ from mypy.types import Instance, NoneType, Type, get_proper_type
 from typedpallas import dtypes, gpu, tpu
 from typedpallas.dims import Size
 from typedpallas.events import Shape
+from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
 
@@ -22,7 +22,7 @@ _SHAPED: Final = "jax._src.core.ShapeDtypeStruct"
 _BLOCK_DIMS: Final = ("Blocked", "Element", "BoundedSlice")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dim:
     """One dim of a block. ``size`` is none where unknown; ``squeezed`` is none where it may be either."""
 
@@ -33,7 +33,7 @@ class Dim:
     """Whether the index map counts in blocks of it (not so for `pl.Element`)."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IndexMapText:
     """An index map: the numbers of arguments that it can take, and of indices that it returns."""
 
@@ -45,7 +45,7 @@ class IndexMapText:
     """The indices over ``g0, g1, ...``, where there is one return and they are arithmetic on the arguments."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Spec:
     """A block spec. ``block`` is none if the whole array or unknown, as ``whole`` says."""
 
@@ -65,7 +65,7 @@ class Spec:
         return tuple(dim for dim in self.block if not dim.squeezed)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Buffer:
     """A scratch buffer or an output array: its shape and element type (JAX's name), as far as known."""
 

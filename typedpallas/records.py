@@ -1,0 +1,62 @@
+"""Frozen dataclasses that are quick to define: for a type checker `record` is `dataclasses.dataclass` itself.
+
+`dataclasses` compiles six methods for every class, half a millisecond in all. mypy is started anew for each run and
+the plugin needs some 80 classes, so here only ``__init__`` is compiled and the other methods are shared. That nothing
+is assigned later is up to the type checker: without checks at run time instances are made in half the time too.
+"""
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["record"]
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as record
+else:
+    import dataclasses
+    from collections.abc import Callable
+
+    def record(*, frozen: bool, kw_only: bool = False, repr: bool = True) -> Callable[[type], type]:
+        """`dataclasses.dataclass` with these options; instances compare and hash by their fields.
+
+        Raises:
+            TypeError: not frozen; a class whose instances change is better an ordinary dataclass.
+        """
+        if not frozen:
+            raise TypeError("a record is frozen: write `@record(frozen=True)`, or use `dataclasses.dataclass`")
+
+        def made(cls: type) -> type:
+            own = dataclasses.dataclass(repr=False, eq=False, kw_only=kw_only)(cls)
+            own._fields_of_record = _getter([item.name for item in dataclasses.fields(own)])
+            for name, method in _SHARED.items():
+                if name not in vars(cls) and (repr or name != "__repr__"):
+                    setattr(own, name, method)
+            return own
+
+        return made
+
+
+def _getter(names: list[str]) -> Any:
+    """What gives all fields of an instance as a tuple; no method, so it is called with the instance."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return staticmethod((lambda item: (getattr(item, names[0]),)) if names else lambda item: ())
+
+
+def _eq(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    fields = self._fields_of_record
+    return fields(self) == fields(other)
+
+
+def _hash(self: Any) -> int:
+    return hash(self._fields_of_record(self))
+
+
+def _repr(self: Any) -> str:
+    pairs = zip(self.__dataclass_fields__, self._fields_of_record(self), strict=True)
+    return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+
+_SHARED = {"__eq__": _eq, "__hash__": _hash, "__repr__": _repr}
