@@ -4,20 +4,25 @@ The mypy plugin builds these with symbolic sizes, the trace checker with numbers
 None always means "unknown", never "nothing".
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal
 
 from typedpallas.chips import Machine, Target
 from typedpallas.dims import Facts, Size
+from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
-from typedpallas.types import Direction
+
+if TYPE_CHECKING:
+    from typedpallas.types import Direction
 
 type Shape = tuple[Size | None, ...]
 type Backend = Literal["mosaic_tpu", "mosaic_gpu", "triton"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Context:
     """What holds around an event. Without a backend or target only rules that hold everywhere speak."""
 
@@ -35,7 +40,7 @@ class Context:
         return "tpu" if self.backend == "mosaic_tpu" else "gpu"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RefFact:
     """A buffer that the kernel was given or made. ``shape`` in elements; ``dtype`` is JAX's name."""
 
@@ -46,7 +51,7 @@ class RefFact:
     direction: Direction | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Access:
     """One load from or store to a ref. ``moved`` is the shape that the index selects, in elements."""
 
@@ -59,7 +64,7 @@ class Access:
     """Stores: the value's element type; none if unknown or a Python scalar."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Window:
     """The block of one operand. Sizes in elements; a squeezed dim of the block is ``"squeezed"``."""
 
@@ -77,7 +82,7 @@ class Window:
     """Outputs: whether the kernel surely stores the whole block without a mask; none where that was not looked at."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class IndexMap:
     """The index map of one operand over the grid. Results are block indices."""
 
@@ -100,7 +105,7 @@ class IndexMap:
     """How many scalar-prefetch operands the map takes after the grid ids."""
     reads: tuple[str, ...] = ()
     """The scalar-prefetch operands that its results are read from."""
-    visits: "Visits | None" = None
+    visits: Visits | None = None
     """Where it went over the whole grid; none if that was not followed."""
     guarded: bool = False
     """Whether the kernel masks or skips its accesses, so that a block out of range may go unused."""
@@ -118,7 +123,7 @@ type Point = tuple[int, ...]
 """A point of the grid, or a block index."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Visits:
     """The blocks that an index map visits over the grid."""
 
@@ -137,7 +142,7 @@ class Visits:
     """A block, the grid point after which it was left, and the one at which it comes back."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class GridAxis:
     """A named grid axis of a launch and the output that does or does not depend on it."""
 
@@ -149,7 +154,7 @@ class GridAxis:
     """Whether only such axes follow it in the grid."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Operation:
     """A function that JAX's abstract evaluation refused, in JAX's words."""
 
@@ -160,7 +165,7 @@ class Operation:
     kind: Literal["shape", "dtype"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Value:
     """A value that a kernel works with; ``primitive`` says what makes it: a grid bound, an operand, an index map."""
 
@@ -169,7 +174,7 @@ class Value:
     dtype: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Placement:
     """A space that an operand or a scratch buffer asks for."""
 
@@ -178,7 +183,7 @@ class Placement:
     role: Literal["operand", "scratch"] = "scratch"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ArrayType:
     """Shape in elements and JAX's name of the element type."""
 
@@ -186,7 +191,7 @@ class ArrayType:
     dtype: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Applied:
     """One operation that the kernel's trace has, on arrays (refs left out)."""
 
@@ -199,7 +204,7 @@ class Applied:
     """Whether the backend's lowering knows the operation at all; none if that was not asked."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Index:
     """The index of one access or view, by its parts. ``dtypes`` are JAX's names of those that are arrays."""
 
@@ -211,7 +216,7 @@ class Index:
     dtypes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Capture:
     """Arrays that a kernel or an index map closes over, as messages write their types."""
 
@@ -220,7 +225,7 @@ class Capture:
     types: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Alias:
     """An input and an output that a launch says share a buffer; types as messages write them."""
 
@@ -230,7 +235,7 @@ class Alias:
     output_type: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class BuiltFor:
     """The backend that a kernel's own parameters or mesh name."""
 
@@ -240,7 +245,7 @@ class BuiltFor:
     """What names it, for messages."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MemoryItem:
     """One buffer in a memory ledger: bytes at least and at most, and how they come about."""
 
@@ -250,7 +255,7 @@ class MemoryItem:
     how: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MemoryUse:
     """What a kernel asks of one on-chip space of the target. Bytes."""
 
@@ -275,7 +280,7 @@ class MemoryUse:
         return sum(item.high for item in self.items)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class LaunchText:
     """The pattern and the grid axes of a launch, as written."""
 
@@ -283,7 +288,7 @@ class LaunchText:
     grid: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Operands:
     """The refs that a kernel takes, in order, and how many a launch hands it; none where unknown."""
 
@@ -296,7 +301,7 @@ class Operands:
     """What counts them, for messages."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Argument:
     """What a launch gives to one kernel parameter. ``ref`` is the parameter as annotated."""
 
@@ -318,7 +323,7 @@ class Argument:
     """Where these sizes come from, for messages."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DimSize:
     """A size that something gives to a dim."""
 
@@ -332,7 +337,7 @@ class DimSize:
     """The size that the dim has already, and its origin."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CallSizes:
     """The sizes that a call of a launch may name, needs, and names."""
 
@@ -344,7 +349,7 @@ class CallSizes:
     """Whether ``given`` is all of them (a call with ``**sizes`` shows only some)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class GarbageResult:
     """Elements of a kernel's result that certainly hold what memory happened to hold."""
 
@@ -366,11 +371,13 @@ class GarbageResult:
     """Whether all of the result is garbage."""
     whole_result: bool | None = None
     """As in `IndexMap`."""
+    stays_along: tuple[int, ...] = ()
+    """The grid axes along which the result's block stays."""
     split_axis: int | None = None
     """The parallel grid axis whose later steps run on another core of the chip; none if one core does it all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SemaphoreLeft:
     """A semaphore that is not zero when the kernel, or its scope, ends."""
 
@@ -387,7 +394,7 @@ class SemaphoreLeft:
     """Whether the copy is started under a condition on data."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SemaphoreStarved:
     """A wait for more than a semaphore can ever get."""
 
@@ -399,7 +406,7 @@ class SemaphoreStarved:
     step: Point = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CopyInUse:
     """A buffer that is used while a copy from or to it is under way."""
 
@@ -414,6 +421,80 @@ class CopyInUse:
     """The grid step at which the copy was started."""
     step: Point = ()
     """The grid step of the use."""
+
+
+@record(frozen=True, kw_only=True)
+class Shard:
+    """An axis of an array that a sharding cuts into parts."""
+
+    what: str
+    """Which array, for messages."""
+    axis: int
+    size: int
+    parts: int
+    mesh_axes: tuple[str, ...] = ()
+    """The axes of the mesh that cut it, where known."""
+
+
+@record(frozen=True, kw_only=True)
+class KernelReturns:
+    """A kernel that gives back values: as many, none where unknown."""
+
+    kernel: str
+    count: int | None = None
+
+
+@record(frozen=True, kw_only=True)
+class ShardedOperand:
+    """An argument of the program that lies on several devices and reaches a kernel outside of `jax.shard_map`."""
+
+    kernel: str
+    name: str
+    spec: str
+    """How it is spread, as JAX writes it."""
+    devices: int
+
+
+@record(frozen=True, kw_only=True)
+class UnusedOperand:
+    """An operand that a kernel is handed and never looks at."""
+
+    kernel: str
+    name: str
+    type: str
+    """As messages write it."""
+    space: type[MemorySpace] | None = None
+
+
+@record(frozen=True, kw_only=True)
+class NarrowedSum:
+    """A part of a sum that is rounded to a narrow type, and only then added in a wide one."""
+
+    wide: str
+    """The type of the part and of the sum; JAX's name."""
+    narrow: str
+    target: str
+    """What the sum is kept in."""
+    terms: int | None = None
+    """How many such parts are added; none where unknown."""
+    product: bool = True
+    """Whether each part is a matrix product."""
+
+
+@record(frozen=True, kw_only=True)
+class PaddedValue:
+    """Elements past an array's end that reach a reduction or a matrix product, and through it a result."""
+
+    name: str
+    """The operand they come from."""
+    axis: int
+    extent: int
+    """The array's elements along that axis."""
+    loaded: tuple[int, int]
+    """The elements that the last block or window takes: from, to (exclusive)."""
+    primitive: str
+    step: Point = ()
+    """The grid step that loads them."""
 
 
 type Event = (
@@ -439,4 +520,10 @@ type Event = (
     | SemaphoreLeft
     | SemaphoreStarved
     | CopyInUse
+    | Shard
+    | KernelReturns
+    | ShardedOperand
+    | UnusedOperand
+    | NarrowedSum
+    | PaddedValue
 )

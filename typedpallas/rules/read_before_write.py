@@ -108,7 +108,8 @@ def _help(event: GarbageResult, context: Context) -> str:
         return f'declare grid axis {event.split_axis} `"arbitrary"`: its steps then run in order on one core'
     if context.machine == "gpu":
         return f"store to `{event.buffer}` first, or give it an input's content with `input_output_aliases`"
-    return (
-        f"store to `{event.buffer}` under `@pl.when(pl.program_id(axis) == 0)`, before the load, with the grid axis "
-        f"along which `{event.output}` stays"
-    )
+    if not event.stays_along:
+        return f"store to `{event.buffer}` before this line"
+    tests = [f"pl.program_id({axis}) == 0" for axis in event.stays_along]
+    first = tests[0] if len(tests) == 1 else " & ".join(f"({test})" for test in tests)
+    return f"store to `{event.buffer}` before this line, under `@pl.when({first})`"

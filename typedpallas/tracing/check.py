@@ -1,6 +1,6 @@
 """`tp.check`: trace a function for each target, judge what its kernels do, report."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +10,18 @@ from typedpallas.chips import Target
 from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, PlacementError, diagnose, render
 from typedpallas.events import Backend, Context
-from typedpallas.tracing import body, calls, flow, index_maps, jaxapi, memory, refusals, tracebacks, windows
+from typedpallas.tracing import (
+    body,
+    calls,
+    flow,
+    index_maps,
+    jaxapi,
+    memory,
+    refusals,
+    tracebacks,
+    uses_shards,
+    windows,
+)
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, kernels
 
@@ -85,7 +96,8 @@ def _traced(
             raise
         return diagnostics, ()
     calls = tuple(kernels(jaxpr, _usual_backend(target)))
-    return list(_judged(jaxpr, calls, target)), calls
+    spread = _said(uses_shards.events(calls, avals, target), Context(target=target))
+    return [*_judged(jaxpr, calls, target), *spread], calls
 
 
 def _refused(error: Exception) -> Iterator[Diagnostic]:
@@ -122,8 +134,13 @@ def _judged(jaxpr: Any, calls: Sequence[KernelCall], target: Target | None) -> I
 def judge(kernel: KernelCall, target: Target | None) -> Iterator[Diagnostic]:
     """What the rules say about one kernel on one chip, or on any."""
     context = Context(backend=kernel.backend, target=target)
-    name = None if target is None else target.name
-    for located in events(kernel, context):
+    yield from _said(events(kernel, context), context)
+
+
+def _said(seen: Iterable[Located], context: Context) -> Iterator[Diagnostic]:
+    """What the rules say about these events."""
+    name = None if context.target is None else context.target.name
+    for located in seen:
         for finding in rules.judge(located.event, context):
             yield diagnose(finding, level="trace", target=name, place=located.place, kernel=located.kernel)
 

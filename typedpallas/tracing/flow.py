@@ -34,6 +34,8 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """What is certain about the kernel's memory; nothing where it cannot be followed."""
     if kernel.backend not in ("mosaic_tpu", "triton") or None in kernel.grid or 0 in kernel.grid:
         return
+    if len(kernel.jaxpr.invars) != len(kernel.operands):
+        return
     extents = tuple(extent for extent in kernel.grid if extent is not None)
     found = _walked(kernel, extents, [0] * len(extents))
     yield from _located(kernel, found, None)
@@ -82,16 +84,24 @@ def _located(kernel: KernelCall, found: _Found, split: int | None) -> Iterator[L
     """Each claim once, at its line. Cores that share an axis are only asked for garbage."""
     seen: set[Any] = set()
     for claim in found.claims:
-        if split is not None and not _tells_of_cores(claim):
-            continue
         key = _key(claim)
-        if key in seen:
+        if key in seen or _follows(claim, found.claims) or (split is not None and not _tells_of_cores(claim)):
             continue
         seen.add(key)
         if isinstance(claim, Garbage):
             yield from _garbage(kernel, claim, found, split)
         else:
             yield Located(_event(claim), _place(kernel, claim.eqn), kernel.name)
+
+
+def _follows(claim: Claim, claims: Sequence[Claim]) -> bool:
+    """Whether it only follows from another claim: a wait that hangs, a copy that nobody waits for."""
+    if isinstance(claim, Left):
+        return any(isinstance(other, Hang) and other.semaphore == claim.semaphore for other in claims)
+    if isinstance(claim, Early):
+        semaphore = claim.flight.semaphore
+        return any(isinstance(other, Left) and (other.semaphore, other.element) == semaphore for other in claims)
+    return False
 
 
 def _tells_of_cores(claim: Claim) -> bool:
@@ -127,6 +137,7 @@ def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | Non
         everything=claim.output.number not in found.meant,
         whole_result=grid_around.result_is_whole(kernel, number),
         split_axis=split,
+        stays_along=_stays(kernel, claim),
     )
     yield Located(event, _place(kernel, None if origin is None else origin.eqn), kernel.name)
 
@@ -141,6 +152,17 @@ def _event(claim: Left | Hang | Early) -> SemaphoreLeft | SemaphoreStarved | Cop
     if isinstance(claim, Left):
         return _left(claim)
     return _hang(claim) if isinstance(claim, Hang) else _early(claim)
+
+
+def _stays(kernel: KernelCall, claim: Garbage) -> tuple[int, ...]:
+    """The grid axes, as the body counts them, along which the result's block stays."""
+    mapping = kernel.eqn.params["grid_mapping"]
+    jaxpr = kernel.operands[claim.output.number].mapping.index_map_jaxpr
+    extents = [extent or 0 for extent in kernel.grid]
+    results = range(len(jaxapi.open_jaxpr(jaxpr).outvars))
+    used = set().union(*(grid_visits.axes_of(jaxpr, len(extents), result, extents) for result in results))
+    seen = [axis for axis in range(len(extents)) if axis not in mapping.vmapped_dims]
+    return tuple(k for k, axis in enumerate(seen) if axis not in used and extents[axis] > 1)
 
 
 def _output(kernel: KernelCall, claim: Garbage) -> tuple[int, int]:

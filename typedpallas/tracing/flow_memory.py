@@ -143,7 +143,7 @@ def put(run: Run, buffer: Buffer, region: Region | None, value: Bound, perhaps: 
 def _early(run: Run, eqn: Any, how: Any, buffer: Buffer, region: Region | None) -> None:
     """Whether a buffer is certainly used while a copy that touches it is under way."""
     for flight in run.state.flights:
-        if not run.guards <= flight.guards or region is None:
+        if not run.guards <= flight.guards or region is None or (how == "copy to" and _adds(eqn, flight)):
             continue
         target, box = flight.target
         if target == buffer and box is not None and regions.meet(region, box):
@@ -151,6 +151,11 @@ def _early(run: Run, eqn: Any, how: Any, buffer: Buffer, region: Region | None) 
         source, box = flight.source
         if how in ("store", "copy to") and source == buffer and box is not None and regions.meet(region, box):
             run.claims.append(Early(how, buffer, "source", flight, run.ids, eqn))
+
+
+def _adds(eqn: Any, flight: Flight) -> bool:
+    """Whether two copies to one place may well be under way at once: both add to it."""
+    return bool(eqn.params.get("add") and flight.eqn.params.get("add"))
 
 
 def _view(run: Run, frame: Frame, part: Any) -> tuple[Buffer | None, Region | None]:

@@ -13,8 +13,6 @@ from typedpallas.tracing import jaxapi
 
 type Number = tuple[int, int] | None
 
-_LIMIT = 1 << 31
-
 
 def exact(number: Number) -> int | None:
     """The value, where it is one."""
@@ -49,15 +47,18 @@ def result(eqn: Any, operands: Sequence[Number]) -> Number:
         return _select(operands)
     if name == "convert_element_type" and eqn.outvars[0].aval.dtype.kind == "b":
         return _compared(_equal, operands[0], (0, 0), negate=True)
-    if name in _SAME:
-        return operands[0]
     function = _FUNCTIONS.get(name)
     if function is None or not operands or any(number is None for number in operands):
         return None
     found = function(*operands)
-    if found is None or found[0] < -_LIMIT or found[1] >= 2 * _LIMIT:
-        return None
-    return found
+    return found if found is not None and _fits(found, eqn.outvars[0].aval.dtype) else None
+
+
+def _fits(number: tuple[int, int], dtype: Any) -> bool:
+    """Whether arithmetic stays within an element type; past its ends it wraps around."""
+    bits = 8 * dtype.itemsize
+    low, high = (0, (1 << bits) - 1) if dtype.kind == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    return low <= number[0] and number[1] <= high
 
 
 def _select(operands: Sequence[Number]) -> Number:
@@ -167,10 +168,9 @@ def _sign(number: tuple[int, int]) -> Number:
     return low, high
 
 
-_SAME = frozenset(
-    {"convert_element_type", "multiple_of", "stop_gradient", "copy", "squeeze", "reshape", "broadcast_in_dim"}
-)
+_SAME = ("convert_element_type", "multiple_of", "stop_gradient", "copy", "squeeze", "reshape", "broadcast_in_dim")
 _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
+    **dict.fromkeys(_SAME, lambda number, *_: number),
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "mul": _around(lambda a, b: a * b),

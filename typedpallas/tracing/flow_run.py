@@ -105,10 +105,8 @@ class Run:
 
     def _number(self, eqn: Any, plan: Plan, frame: Frame) -> Bound:
         name = eqn.primitive.name
-        if name == "program_id":
-            return Bound(self.ids[eqn.params["axis"]])
-        if name == "num_programs":
-            return Bound((self.extents[eqn.params["axis"]],) * 2)
+        if name in ("program_id", "num_programs"):
+            return Bound(self._of_grid(name, eqn.params["axis"]))
         bounds = [read(frame, atom) for atom in eqn.invars]
         found = numbers.result(eqn, [bound.number for bound in bounds])
         if name == "not":
@@ -116,6 +114,11 @@ class Run:
         if not any(cells.worst(bound.cells) for bound in bounds):
             return Bound(found)
         return self._mixed(eqn, plan, bounds, found)
+
+    def _of_grid(self, name: str, axis: int) -> Number:
+        if axis >= len(self.ids):
+            return None
+        return self.ids[axis] if name == "program_id" else (self.extents[axis],) * 2
 
     def _value(self, eqn: Any, plan: Plan, frame: Frame) -> None:
         bounds = [read(frame, atom) for atom in eqn.invars]

@@ -9,7 +9,7 @@ from typing import Literal
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
-from typedpallas.tracing import tracebacks
+from typedpallas.tracing import refused_calls, tracebacks
 from typedpallas.tracing.body import sizes
 
 
@@ -27,10 +27,20 @@ def understood(error: Exception) -> Refusal | None:
 
     The exception must have been raised under `tracebacks.whole_tracebacks`.
     """
-    if not tracebacks.in_kernel(error):
-        return None
     words = " ".join(str(error).split())
     place, text = tracebacks.place_of_error(error)
+    spread = refused_calls.shard(words) or refused_calls.explicit(words)
+    shard = spread if isinstance(error, ValueError) else None
+    if shard is not None:
+        return Refusal(shard, place, words)
+    if not tracebacks.in_kernel(error):
+        return None
+    returned = refused_calls.returned(words)
+    if returned is not None:
+        return Refusal(returned, _named_place(words) or place, words)
+    called = refused_calls.arity(error, words)
+    if called is not None:
+        return Refusal(*called, words)
     for pattern, build in _KNOWN:
         found = pattern.search(words)
         event = build(found, text) if found else None

@@ -93,3 +93,24 @@ def map_being_traced(error: BaseException) -> MapBeingTraced | None:
                     takes=len(names["index_map_avals"]),
                 )
     return None
+
+
+def kernel_being_called(error: BaseException) -> tuple[Any, int, int, int] | None:
+    """The function that Pallas failed to call, and how many inputs, outputs and scratch buffers it was to get.
+
+    None where the failure is further in, or the refs are handed over as trees or by keyword.
+    """
+    frames = [frame.tb_frame for frame in _frames(error)]
+    if len(frames) < 2 or jaxapi.is_user_file(frames[-1].f_code.co_filename):
+        return None
+    for frame in frames[-3:]:
+        if frame.f_code.co_name == "_trace_kernel_to_jaxpr":
+            names: dict[str, Any] = frame.f_locals
+            if not {"grid_mapping", "kernel_avals", "fun"} <= names.keys():
+                return None
+            mapping, (args, kwargs) = names["grid_mapping"], names["kernel_avals"].unflatten()
+            scratch = len(mapping.scratch_avals)
+            counts = mapping.num_index_operands + mapping.num_inputs, mapping.num_outputs, scratch
+            if not kwargs and len(args) == sum(counts):
+                return names["fun"], *counts
+    return None
