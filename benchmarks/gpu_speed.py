@@ -1,0 +1,110 @@
+"""How fast the typed GPU kernels are beside cuBLAS, cuDNN, XLA and the Pallas kernels that JAX ships.
+
+Run as ``python -m benchmarks.gpu_speed`` on a Hopper GPU, from the repository's root. Inputs are fresh random
+numbers; every result is held against a float32 reference before anything is timed. Times are wall time of many
+calls dispatched in a row, the competitors taking turns; the table has the median of the rounds.
+"""
+
+import argparse
+import dataclasses
+import json
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import jax
+
+from benchmarks.gpu_timing import Problem, Result, solve
+
+GROUPS = ("matmul", "attention", "rows")
+
+
+def main() -> int:
+    """Print the table; 0 if every kernel of ours ran and was right."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}, or parts of problems' names; all of them")
+    parser.add_argument("--seconds", type=float, default=420, help="time for everything")
+    parser.add_argument("--rounds", type=int, default=11, help="timed batches of each competitor")
+    parser.add_argument("--quick", action="store_true", help="of our kernels, only the default configurations")
+    parser.add_argument("--seed", type=int, default=None, help="of the random inputs; fresh unless given")
+    parser.add_argument("--json", type=Path, default=None, help="also write every figure here")
+    options = parser.parse_args()
+    seed = secrets.randbits(31) if options.seed is None else options.seed
+    device = jax.devices()[0]
+    print(f"jax {jax.__version__}, {device.device_kind}, seed {seed}", flush=True)
+    if device.platform != "gpu":
+        print("no GPU here", file=sys.stderr)
+        return 2
+    end = time.perf_counter() + options.seconds
+    results: list[Result] = []
+    chosen = list(problems(jax.random.key(seed), options.groups, options.quick))
+    for number, (name, make) in enumerate(chosen):
+        left = end - time.perf_counter()
+        if left <= 0:
+            print(f"{name}: no time left", flush=True)
+            continue
+        share = time.perf_counter() + left / (len(chosen) - number)
+        found = solve(make(), options.rounds, share)
+        results += found
+        print(_table(found), flush=True)
+        if options.json is not None:
+            _write(options.json, results, device.device_kind, seed)
+    print(_summary(results))
+    return int(any(result.who == "ours" and result.failure for result in results))
+
+
+def problems(key: jax.Array, groups: list[str], quick: bool) -> Iterator[tuple[str, Callable[[], Problem]]]:
+    """The chosen problems by name, each made when it is called: they do not all fit the memory at once."""
+    for group in GROUPS:
+        try:
+            module = import_module(f"benchmarks.gpu_{group}")
+        except ModuleNotFoundError:
+            continue
+        for name, make in module.problems(key, quick):
+            if not groups or group in groups or any(part in name for part in groups if part not in GROUPS):
+                yield name, make
+
+
+def _table(results: list[Result]) -> str:
+    rival = max((r.rate for r in results if r.who != "ours"), default=0.0)
+    lines = [f"\n{results[0].problem}   ({results[0].unit}; ratio to the best competitor)"]
+    for result in sorted(results, key=lambda r: -r.rate):
+        if result.failure:
+            lines.append(f"  {result.who:6} {result.entry:58} FAILED {result.failure}")
+            continue
+        spread = min(result.seconds) / result.median
+        ratio = f"{result.rate / rival:6.3f}" if rival else "     -"
+        lines.append(
+            f"  {result.who:6} {result.entry:58} {result.rate:8.1f} {ratio} {result.median * 1e6:10.1f} us"
+            f"  best/median {spread:.3f}  error {result.error:.1e}"
+        )
+    return "\n".join(lines)
+
+
+def _summary(results: list[Result]) -> str:
+    lines = ["\nsummary: problem, ours, best competitor, ratio"]
+    for problem in dict.fromkeys(result.problem for result in results):
+        right = [r for r in results if r.problem == problem and not r.failure]
+        ours = max((r for r in right if r.who == "ours"), key=lambda r: r.rate, default=None)
+        rival = max((r for r in right if r.who != "ours"), key=lambda r: r.rate, default=None)
+        if ours is None or rival is None:
+            lines.append(f"{problem:34} incomplete")
+            continue
+        lines.append(
+            f"{problem:34} {ours.rate:8.1f} {ours.entry:50} {rival.rate:8.1f} {rival.entry:34} "
+            f"{ours.rate / rival.rate:.3f}"
+        )
+    return "\n".join(lines)
+
+
+def _write(path: Path, results: list[Result], kind: str, seed: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [dataclasses.asdict(result) for result in results]
+    path.write_text(json.dumps({"jax": jax.__version__, "device": kind, "seed": seed, "results": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

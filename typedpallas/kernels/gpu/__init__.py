@@ -1,0 +1,1 @@
+"""Typed kernels for Hopper: bodies for `tp.kernel`, which move their data themselves."""
