@@ -54,7 +54,7 @@ def operand_that_nobody_reads(side: Side) -> Any:
     return (lambda x: run(x, jnp.ones((16, 128), f32))) if extra else run
 
 
-@case("marin-community/haliax#72", V5E, "unsharded-kernel", caught=False)
+@case("marin-community/haliax#72", V5E, "unsharded-kernel")
 def jit_over_a_sharded_operand(side: Side) -> Any:
     """A kernel cannot be partitioned: without `shard_map` the compiler refuses the sharded operand."""
     mesh = AbstractMesh((2,), ("d",), axis_types=(AxisType.Auto,))
@@ -70,7 +70,7 @@ def jit_over_a_sharded_operand(side: Side) -> Any:
     return run, (jax.ShapeDtypeStruct((32, 128), f32, sharding=NamedSharding(mesh, P("d"))),)
 
 
-@case("Physical-Intelligence/openpi#607", V5E, "indivisible-shard", caught=False)
+@case("Physical-Intelligence/openpi#607", V5E, "indivisible-shard")
 def batch_that_the_mesh_does_not_divide(side: Side) -> Any:
     """The remainder batch of 19 is sharded over 4 devices; there is no kernel in it."""
     mesh = AbstractMesh((4,), ("batch",), axis_types=(AxisType.Auto,))
