@@ -151,3 +151,26 @@ def test_a_grid_that_is_known_only_when_it_runs_is_not_judged() -> None:
         return pl.pallas_call(half, out_shape=ONE, grid=(n,), in_specs=[ROWS], out_specs=STAYS)(x)
 
     assert tp.check(run, jax.ShapeDtypeStruct((), jnp.int32), X, target="tpu-v5e").ok
+
+
+COPYING = ("read_too_early", "source_overwritten", "double_buffered", "the_other_half_may_be_used")
+    "read_too_early",
+    "source_overwritten",
+    "double_buffered",
+    "the_other_half_may_be_used",
+    "one_wait_for_two",
+)
+
+
+@pytest.mark.parametrize("name", COPYING)
+def test_tpu_interpret_mode_agrees_about_races(name: str) -> None:
+    from jax._src.pallas.mosaic.interpret import interpret_pallas_call as interpreter
+
+    (kernel,) = [kernel for kernel in ALL if kernel.name == name]
+    operands = [jnp.ones(a.shape, a.dtype) for a in kernel.args]
+    try:
+        jax.block_until_ready(kernel.run(*operands, interpret=pltpu.InterpretParams(detect_races=True)))
+        assert interpreter.races is not None
+        assert interpreter.races.races_found == (kernel.wrong == "read-before-wait")
+    finally:
+        pltpu.reset_tpu_interpret_mode_state()
