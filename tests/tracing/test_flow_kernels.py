@@ -154,12 +154,6 @@ def test_a_grid_that_is_known_only_when_it_runs_is_not_judged() -> None:
 
 
 COPYING = ("read_too_early", "source_overwritten", "double_buffered", "the_other_half_may_be_used")
-    "read_too_early",
-    "source_overwritten",
-    "double_buffered",
-    "the_other_half_may_be_used",
-    "one_wait_for_two",
-)
 
 
 @pytest.mark.parametrize("name", COPYING)
