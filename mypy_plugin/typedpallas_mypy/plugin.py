@@ -7,7 +7,7 @@ from mypy.nodes import MypyFile
 from mypy.options import Options
 from mypy.plugin import Plugin, ReportConfigContext
 
-from typedpallas_mypy import config, names, report, version
+from typedpallas_mypy import config, names, report, store, version
 from typedpallas_mypy.guard import guarded
 from typedpallas_mypy.handlers import (
     annotations,
@@ -84,6 +84,7 @@ class TypedpallasPlugin(Plugin):
         super().__init__(options)
         report.codes()
         config.read(options.config_file)
+        store.use(options)
 
     def report_config_data(self, ctx: ReportConfigContext) -> Any:
         """What a module's cached result depends on besides its source."""
