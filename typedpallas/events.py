@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from typedpallas.chips import Machine, Target
 from typedpallas.dims import Facts, Size
+from typedpallas.events_slices import Slice
 from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
 
@@ -202,6 +203,8 @@ class Applied:
     """JAX's, as it names them; only what a rule reads needs to be there."""
     lowered: bool | None = None
     """Whether the backend's lowering knows the operation at all; none if that was not asked."""
+    on_data: bool | None = None
+    """Whether an operand comes from memory or a program id, so that no compiler works the result out by itself."""
 
 
 @record(frozen=True, kw_only=True)
@@ -479,6 +482,8 @@ class NarrowedSum:
     """How many such parts are added; none where unknown."""
     product: bool = True
     """Whether each part is a matrix product."""
+    result: bool = False
+    """Whether the sum is a result of the kernel as it is, and not rounded later."""
 
 
 @record(frozen=True, kw_only=True)
@@ -516,6 +521,7 @@ type Event = (
     | Capture
     | Alias
     | BuiltFor
+    | Slice
     | GarbageResult
     | SemaphoreLeft
     | SemaphoreStarved

@@ -245,7 +245,6 @@ _K = 64
     "narrow-accumulator",
     S(16, 128 * _K, dtype=bf16),
     S(128 * _K, 128, dtype=bf16),
-    caught=False,
     reference=lambda a, b: jnp.dot(a, b, preferred_element_type=f32),
     tolerance=1e-2,
 )

@@ -1,7 +1,7 @@
 """What a kernel's body does: every load, store and operation, through loops, branches and scoped buffers."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from typedpallas.dims import Size
@@ -16,7 +16,7 @@ from typedpallas.events import (
     RefFact,
     Shape,
 )
-from typedpallas.tracing import declared, jaxapi
+from typedpallas.tracing import declared, jaxapi, uses_data
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 
@@ -36,6 +36,8 @@ class _Scope:
     kernel: str
     backend: Backend | None
     refs: Refs
+    data: set[Any] = field(default_factory=set)
+    """The variables that come from memory or from program ids."""
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
@@ -61,7 +63,9 @@ def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
         if name in _ACCESSES:
             yield from _access(eqn, scope)
         else:
-            yield Located(_applied(eqn, scope.backend), jaxapi.place(eqn), scope.kernel)
+            yield Located(_applied(eqn, scope), jaxapi.place(eqn), scope.kernel)
+        if uses_data.depends(eqn, scope.data):
+            scope.data.update(eqn.outvars)
         if name not in _WITH_FUNCTION:
             for inner in jaxapi.inner_jaxprs(eqn):
                 entered = _entered(eqn, inner, scope)
@@ -104,13 +108,14 @@ def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
         yield Located(index, place, scope.kernel)
 
 
-def _applied(eqn: Any, backend: Backend | None) -> Applied:
+def _applied(eqn: Any, scope: _Scope) -> Applied:
     return Applied(
         primitive=eqn.primitive.name,
         operands=tuple(_arrays(eqn.invars)),
         results=tuple(_arrays(eqn.outvars)),
         parameters=eqn.params,
-        lowered=jaxapi.has_lowering(eqn, backend),
+        lowered=jaxapi.has_lowering(eqn, scope.backend),
+        on_data=uses_data.depends(eqn, scope.data),
     )
 
 
@@ -125,17 +130,17 @@ def _entered(eqn: Any, inner: Any, scope: _Scope) -> _Scope:
     """The scope of a jaxpr inside ``eqn``: what its variables stand for; refs made there get their own fact."""
     refs: dict[Any, RefFact] = {}
     scoped = eqn.primitive.name == "run_scoped"
-    inputs, outer = (inner.constvars, eqn.invars) if scoped else (inner.invars, _outer_operands(eqn, inner))
+    inputs, outer = (inner.constvars, eqn.invars) if scoped else (inner.invars, outer_operands(eqn, inner))
     for var, operand in zip(inputs, outer, strict=False):
         known = scope.refs.get(operand) if operand is not None and not jaxapi.is_literal(operand) else None
         if known is not None:
             refs[var] = known
     if scoped:
         refs.update(_allocated(inner, scope))
-    return _Scope(scope.kernel, scope.backend, refs)
+    return _Scope(scope.kernel, scope.backend, refs, uses_data.inner(inputs, outer, scope.data))
 
 
-def _outer_operands(eqn: Any, inner: Any) -> list[Any]:
+def outer_operands(eqn: Any, inner: Any) -> list[Any]:
     """The operands of ``eqn`` that the inner jaxpr's inputs stand for; none where that is not known."""
     name, count = eqn.primitive.name, len(inner.invars)
     operands: list[Any] = list(eqn.invars)

@@ -17,9 +17,11 @@ from typedpallas.tracing import (
     index_maps,
     jaxapi,
     memory,
+    ranges_slices,
     refusals,
     tracebacks,
     uses_shards,
+    uses_sums,
     windows,
 )
 from typedpallas.tracing.located import Located
@@ -156,3 +158,5 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         yield from index_maps.events(kernel, context)
         yield from memory.events(kernel, context)
         yield from flow.events(kernel, context)
+        yield from ranges_slices.events(kernel, context)
+        yield from uses_sums.events(kernel)
