@@ -1,0 +1,82 @@
+"""What interpret mode makes of one subject, in a process of its own, which may hang or go down.
+
+``python -m benchmarks.mutants.interpret FILE``: a JSON line with the modes, then one for each as it ends. The modes
+are Pallas's plain one (``hlo``) and the machine's own (``machine``): for TPUs with race detection, two cores and
+memory that is NaN until it is written; for Mosaic GPU with race detection.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.mutants.subjects import Module, execute
+from typedpallas import chips
+
+
+def main(file: Path) -> None:
+    """Print what each mode says: ``ok``, ``wrong``, ``race`` or the first line of an error."""
+    module = execute(file.read_text(), file)
+    inputs = list(module.inputs(np.random.default_rng(0)))
+    expected = module.reference(*inputs)
+    modes = _modes(module)
+    print(json.dumps({"mode": "", "said": "", "modes": list(modes)}), flush=True)
+    for name, mode in modes.items():
+        print(json.dumps({"mode": name, "said": _said(mode, inputs, expected)}), flush=True)
+
+
+def _modes(module: Module) -> dict[str, Callable[..., Any]]:
+    if chips.get(module.targets[0]).machine == "tpu":
+        from jax.experimental.pallas import tpu as pltpu
+
+        careful = pltpu.InterpretParams(detect_races=True, uninitialized_memory="nan", num_cores_or_threads=2)
+        return {
+            "hlo": lambda *arrays: module.run(*arrays, interpret=True),
+            "machine": lambda *arrays: module.run(*arrays, interpret=careful),
+        }
+    if "plgpu.kernel" in Path(sys.argv[1]).read_text():
+        from jax.experimental.pallas import mosaic_gpu as plgpu
+
+        def careful_gpu(*arrays: Any) -> Any:
+            with plgpu.force_gpu_interpret_mode(plgpu.InterpretGPUParams(detect_races=True)):
+                return module.run(*arrays)
+
+        return {"machine": careful_gpu}
+    return {"hlo": lambda *arrays: module.run(*arrays, interpret=True)}
+
+
+def _said(run: Callable[..., Any], inputs: list[Any], expected: Any) -> str:
+    try:
+        found = jax.block_until_ready(run(*inputs))
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        return f"{type(error).__name__}: {lines[0]}"[:200]
+    if _raced():
+        return "race"
+    return "ok" if _same(found, expected) else "wrong"
+
+
+def _raced() -> bool:
+    from jax._src.pallas.mosaic.interpret import interpret_pallas_call as interpreter
+
+    races = interpreter.races
+    return races is not None and bool(races.races_found)
+
+
+def _same(found: Any, expected: Any) -> bool:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return False
+    close = 5e-2 if found.dtype.itemsize < 4 else 1e-3
+    a, b = (np.asarray(x.astype(jnp.float32)) for x in (found, expected))
+    return bool(np.allclose(a, b, rtol=close, atol=close))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

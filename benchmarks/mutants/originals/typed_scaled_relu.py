@@ -1,0 +1,31 @@
+"""``max(2x + 1, 0)``, typed."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+import typedpallas as tp
+from typedpallas import BLOCK, Dim, In, Out
+
+TARGETS = ("tpu-v5p", "h100")
+ARGS = (jax.ShapeDtypeStruct((64, 512), jnp.float32),)
+
+
+def kernel[T: tp.Float, BM: Dim, BN: Dim](
+    x: In[BLOCK, T, BM, BN],
+    out: Out[BLOCK, T, BM, BN],
+) -> None:
+    out[...] = jnp.maximum(x[...] * 2 + 1, 0)
+
+
+launch = tp.launch(kernel, "(i BM) (j BN) -> (i BM) (j BN)", grid="i j")
+
+
+def run(x: jax.Array, interpret: bool | None = None) -> jax.Array:
+    result: jax.Array = dataclasses.replace(launch, interpret=interpret, _compiled={})(x, BM=16, BN=128)
+    return result
+
+
+def reference(x: jax.Array) -> jax.Array:
+    return jnp.maximum(x * 2 + 1, 0)
