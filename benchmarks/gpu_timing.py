@@ -1,8 +1,11 @@
 """Competitors on one problem: checked against a reference first, then timed side by side."""
 
+import os
 import statistics
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +15,8 @@ from jax import lax
 
 BATCH_SECONDS = 0.02
 """Wall time of one timed batch; the calls in it are dispatched without waiting for each other."""
+HANG_SECONDS = 60
+"""A kernel that takes longer to compile and run once hangs, and the GPU with it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ def _checked(problem: Problem, entry: Entry, expected: Any, result: Result) -> C
     """The compiled function if what it computes is right."""
     try:
         run = jax.jit(_chained(entry.run, problem.chain))
-        found = jax.block_until_ready(run(*problem.arrays))
+        with _ended_if_hung(f"{problem.name}: {entry.name}"):
+            found = jax.block_until_ready(run(*problem.arrays))
     except Exception as error:
         result.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         return None
@@ -100,6 +106,23 @@ def _checked(problem: Problem, entry: Entry, expected: Any, result: Result) -> C
         result.failure = f"wrong: relative error {result.error:.2e}"
         return None
     return run
+
+
+@contextmanager
+def _ended_if_hung(what: str) -> Iterator[None]:
+    """Nothing ends a kernel that waits for ever but the end of its process."""
+
+    def end() -> None:
+        print(f"HUNG: {what}", flush=True)
+        os._exit(3)
+
+    timer = threading.Timer(HANG_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @jax.jit

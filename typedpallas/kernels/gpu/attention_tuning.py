@@ -1,0 +1,102 @@
+"""What changes the speed of the Hopper attention, and which block computes which queries."""
+
+import functools
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from typedpallas.launching.errors import LaunchError
+
+_CACHE_BYTES = 32 * 2**20
+"""What the keys and values that blocks read at the same time may take, so that they stay in the L2 cache."""
+
+
+@dataclass(frozen=True)
+class AttentionTuning:
+    """Sizes in queries and keys."""
+
+    groups: int = 2
+    """Warpgroups that compute."""
+    block_q: int = 64
+    """Queries of one warpgroup."""
+    block_k: int = 128
+    stages: int = 2
+    """Slots of the rings of keys and of values."""
+    take_turns: bool = True
+    """Warpgroups begin their products in turn, so that one's softmax runs beside another's products."""
+
+    @property
+    def tile(self) -> int:
+        """Queries of one block."""
+        return self.groups * self.block_q
+
+    def check(self, queries: int, keys: int) -> None:
+        """Whether the blocks divide queries and keys.
+
+        Raises:
+            LaunchError: they do not.
+        """
+        for what, size, block in (("queries", queries, self.tile), ("keys", keys, self.block_k)):
+            if size % block:
+                raise LaunchError(f"flash attention: expected a multiple of {block} {what}, found {size}")
+
+    @property
+    def masked(self) -> int:
+        """The most blocks of keys that the causal mask cuts for one tile of queries."""
+        whole = self.tile % self.block_k == 0 or self.block_k % self.tile == 0
+        return -(-self.tile // self.block_k) + (not whole)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The tiles of queries of all heads. ``heads`` counts those of every batch."""
+
+    heads: int
+    queries: int
+    keys: int
+    tile: int
+    block_k: int
+    causal: bool
+    bytes_per_head: int
+    """Keys and values of one head."""
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of one head."""
+        return self.queries // self.tile
+
+    def steps(self, tile: int) -> int:
+        """Blocks of keys that a tile sees."""
+        if not self.causal:
+            return self.keys // self.block_k
+        return min(self.keys // self.block_k, -(-(tile + 1) * self.tile // self.block_k))
+
+    def order(self) -> list[int]:
+        """Tiles by number (``head * tiles + tile``): long ones first, but heads that share the cache together."""
+        together = max(1, _CACHE_BYTES // self.bytes_per_head)
+        found: list[int] = []
+        for first in range(0, self.heads, together):
+            heads = range(first, min(first + together, self.heads))
+            if self.causal:
+                found += [head * self.tiles + tile for tile in reversed(range(self.tiles)) for head in heads]
+            else:
+                found += [head * self.tiles + tile for head in heads for tile in range(self.tiles)]
+        return found
+
+
+@functools.lru_cache(maxsize=64)
+def schedule(work: Work, blocks: int) -> np.ndarray:
+    """Which tiles each block computes: int32, shape (blocks, turns, 2), number and steps; -1 past a block's last.
+
+    Each tile in turn goes to the block that would be free first.
+    """
+    mine: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
+    free = [(0, block) for block in range(blocks)]
+    for number in work.order():
+        busy, block = free[0]
+        steps = work.steps(number % work.tiles)
+        mine[block].append((number, steps))
+        heapq.heapreplace(free, (busy + steps + 1, block))
+    turns = max(map(len, mine)) + 1
+    return np.array([row + [(-1, 0)] * (turns - len(row)) for row in mine], np.int32)
