@@ -1,0 +1,181 @@
+"""The tiles in which a TPU core's compiler lays arrays out, and what they ask of a slice. Extents in elements.
+
+Every number here was found by asking libtpu 0.0.48 for the least multiple that it takes, over dtypes, extents, chips.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from typedpallas.chips import Target, TpuTarget
+from typedpallas.events_slices import Known, Slice, SlicePart
+from typedpallas.records import record
+from typedpallas.rules._blocks import bits
+
+LANES = 128
+SUBLANES = 8
+_WORD = 32
+"""Bits of one lane of a register's row."""
+_HIGH = {32: 8, 16: 8, 8: 32, 4: 64}
+"""Rows of a tile of arrays that have whole such tiles, by the bits of an element."""
+_HIGH_SCRATCH = {**_HIGH, 16: 16}
+"""The same for buffers that a kernel makes on a chip of the 7th generation."""
+_SCRATCH_GENERATION = 7
+
+type Fit = Literal["fits", "never", "unknown"]
+
+
+@record(frozen=True)
+class Misfit:
+    """What a slice would have to be on one dim: its start, or its size, a multiple of ``need``."""
+
+    axis: int
+    """The dim of the memory."""
+    what: Literal["start", "size", "integer", "stride"]
+    need: int
+    fit: Fit
+
+
+def packing(width: int) -> int:
+    """How many elements of this many bits share a lane of a register's row."""
+    return _WORD // width
+
+
+def tile_rows(rows: int, width: int, *, scratch_of_7: bool = False) -> int:
+    """The rows of a tile of an array with so many rows."""
+    high = (_HIGH_SCRATCH if scratch_of_7 else _HIGH)[width]
+    if width < _WORD and rows % high == 0:
+        return high
+    tile = packing(width)
+    while tile < min(rows, SUBLANES):
+        tile *= 2
+    return tile
+
+
+def widths(event: Slice) -> int | None:
+    """Bits of an element, where slices of such elements are understood."""
+    width = bits(event.dtype)
+    return width if width in _HIGH else None
+
+
+def possible_tiles(event: Slice, width: int, target: Target | None) -> list[int]:
+    """The rows that a tile of the memory can have: one number where its layout is known."""
+    rows = event.rows if event.rows is not None else 1
+    usual = tile_rows(rows, width)
+    high = tile_rows(rows, width, scratch_of_7=True)
+    if event.scratch:
+        if isinstance(target, TpuTarget):
+            return [high if target.generation >= _SCRATCH_GENERATION else usual]
+        return sorted({usual, high})
+    return [usual] if event.fixed else sorted({min(usual, SUBLANES), usual})
+
+
+def of_access(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
+    """What a load or store would have to be: starts that are no constants must be multiples of tiles."""
+    lanes = event.parts[-1]
+    if len(event.parts) == 1:
+        yield from _start(lanes, 0, LANES * packing(width))
+        return
+    rows, axis = event.parts[-2], len(event.parts) - 2
+    wide = lanes.extent > LANES
+    one_row = rows.size == 1 and (lanes.size is None or lanes.size > LANES)
+    if width != _WORD or (wide and not one_row):
+        yield from _start(rows, axis, tile)
+    yield from _start(lanes, axis + 1, LANES)
+
+
+def _start(part: SlicePart, axis: int, need: int) -> Iterator[Misfit]:
+    if part.start is None:
+        yield from _unless(part.divisible(need), axis, "start", need)
+
+
+def _unless(known: Known, axis: int, what: Literal["start", "size"], need: int) -> Iterator[Misfit]:
+    if known != "yes":
+        yield Misfit(axis, what, need, "never" if known == "no" else "unknown")
+
+
+def of_copy(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
+    """What a slice that a copy goes to or from, or that a view makes, would have to be."""
+    lanes = event.parts[-1]
+    if len(event.parts) == 1:
+        yield from _units(lanes, 0, LANES * packing(width))
+        return
+    rows, axis = event.parts[-2], len(event.parts) - 2
+    if rows.squeezed and width < _WORD:
+        yield Misfit(axis, "integer", packing(width), "never")
+    elif not rows.whole:
+        yield from _rows(rows, axis, tile, packing(width), narrow=lanes.extent <= LANES)
+    if lanes.squeezed and lanes.extent > 1:
+        yield Misfit(axis + 1, "integer", LANES, "never")
+    elif not lanes.squeezed:
+        yield from _units(lanes, axis + 1, LANES)
+
+
+def _units(part: SlicePart, axis: int, unit: int) -> Iterator[Misfit]:
+    """Starts and sizes in whole units, but for a slice of all of it, or one that ends with it."""
+    if part.whole or part.size is None:
+        return
+    yield from _unless(part.divisible(unit), axis, "start", unit)
+    ends = part.start is not None and part.start > 0 and part.start + part.size == part.extent
+    if part.size % unit and part.size != part.extent and not ends:
+        yield Misfit(axis, "size", unit, "never")
+
+
+def _rows(part: SlicePart, axis: int, tile: int, packed: int, *, narrow: bool) -> Iterator[Misfit]:
+    """Rows in whole tiles, or in part of one; any whole words of them where tiles follow each other in memory."""
+    if part.size is None:
+        return
+    if narrow and part.extent % packed == 0:
+        yield from _words(part, axis, packed)
+        return
+    if part.start is not None:
+        if not _static_rows(part, part.start, part.size, tile, packed):
+            yield _nearest(part, axis, tile, packed)
+        return
+    if part.size == part.extent or part.size % min(tile, SUBLANES) == 0:
+        first = part.divisible(tile)
+        if first == "yes":
+            return
+    part_of_tile = part.size % packed == 0 and tile % part.size == 0
+    need = part.size if part_of_tile else tile
+    if not part_of_tile and part.size % min(tile, SUBLANES) and part.size != part.extent:
+        yield Misfit(axis, "size", min(tile, SUBLANES), "never")
+    else:
+        yield from _unless(part.divisible(need), axis, "start", need)
+
+
+def _words(part: SlicePart, axis: int, packed: int) -> Iterator[Misfit]:
+    yield from _unless(part.divisible(packed), axis, "start", packed)
+    if part.size is not None and part.size % packed:
+        yield Misfit(axis, "size", packed, "never")
+
+
+def _static_rows(part: SlicePart, start: int, size: int, tile: int, packed: int) -> bool:
+    if start + size == part.extent:
+        padded = -(-part.extent // tile) * tile - start
+        if _takes(start, padded, tile, packed):
+            # What ends with the array is taken with its padding, which an integer cannot take away again.
+            return not part.squeezed or padded == 1
+    return _takes(start, size, tile, packed) or size == part.extent
+
+
+def _takes(start: int, size: int, tile: int, packed: int) -> bool:
+    """Whole tiles; part of one tile; or two equal pieces of two tiles."""
+    if start % tile == 0 and size % min(tile, SUBLANES) == 0:
+        return True
+    if start % packed == 0 and size % packed == 0 and start % tile + size <= tile:
+        return True
+    half = size // 2
+    return (
+        size % 2 == 0
+        and half % packed == 0
+        and half > 0
+        and tile % half == 0
+        and start % half == 0
+        and ((start + half) % tile == 0)
+    )
+
+
+def _nearest(part: SlicePart, axis: int, tile: int, packed: int) -> Misfit:
+    assert part.start is not None
+    step = min(tile, SUBLANES)
+    return Misfit(axis, "start" if part.start % tile else "size", tile if part.start % tile else step, "never")

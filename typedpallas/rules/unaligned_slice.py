@@ -1,0 +1,140 @@
+"""`unaligned-slice`."""
+
+from collections.abc import Iterator
+
+from typedpallas import tpu
+from typedpallas.events import Context, Event
+from typedpallas.events_slices import Slice, SlicePart
+from typedpallas.rules import _tiles
+from typedpallas.rules._kernels import array, module
+from typedpallas.rules.base import Example, Finding, Rule
+
+_KERNEL = """
+def kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[pl.ds(pl.program_id(0) * {step}, 16), :]
+"""
+_CALL = """pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((64, 256), jnp.float32),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((64, 256), lambda i: (0, 0))],
+        out_specs=pl.BlockSpec((16, 256), lambda i: (i, 0)),
+    )(x)"""
+
+
+def _example(step: int) -> str:
+    return module(
+        kernel=_KERNEL.format(step=step),
+        call=_CALL,
+        reference=f"jnp.concatenate([x[i * {step} : i * {step} + 16] for i in range(4)])",
+        args=(array("64, 256"),),
+    )
+
+
+class UnalignedSlice(Rule):
+    """A slice that cuts the tiles in which a TPU keeps an array.
+
+    The last two dims are kept in tiles of 128 lanes and, for elements of 32, 16, 8 and 4 bits, of 8, 8, 32 and 64
+    rows (of fewer rows where the array has no whole tiles of that many). Loads and stores may start at any constant;
+    a start that is known only when the kernel runs must be provably a multiple of the tile, except for rows of 32-bit
+    elements of arrays at most 128 lanes wide, or a single row of more than 128 lanes. Copies and `ref.at` views take
+    whole tiles, part of one tile in whole 32-bit words, or, up to 128 lanes, any whole words. Arrays of one dim are
+    cut in units of 128 words.
+
+    Mosaic proves less than is true: it multiplies, adds and follows `jnp.minimum`, `jnp.where` and remainders, but
+    neither maxima nor bit operations; `pl.multiple_of` tells it the rest.
+
+    Machines: TPU, every chip from v4 to 7x (7x keeps 16-bit scratch in tiles of 16 rows). Source: libtpu 0.0.48
+    (E2003, "cannot statically prove", "must be aligned to tiles"), asked for the least multiple that it takes over
+    dtypes, extents, starts, sizes and forms of expressions.
+    """
+
+    slug = "unaligned-slice"
+    judges = (Slice,)
+    message = "slice of `{name}` is unaligned on axis {axis}: expected {expected}, found {found}"
+    example = Example(bad=_example(4), good=_example(16), targets=("tpu-v5e", "tpu-7x"))
+
+    def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        assert isinstance(event, Slice)
+        width = _tiles.widths(event)
+        if context.machine != "tpu" or width is None or not event.laid_out or not event.parts:
+            return
+        if any(part.stride != 1 for part in event.parts) or not _is_tiled(event):
+            return
+        look = _tiles.of_access if event.op in ("load", "store") else _tiles.of_copy
+        found = [list(look(event, width, tile)) for tile in _tiles.possible_tiles(event, width, context.target)]
+        for misfit in found[-1]:
+            certain = all(any(m.axis == misfit.axis and m.fit == "never" for m in other) for other in found)
+            yield self._finding_of(event, misfit, certain and misfit.fit == "never")
+
+    def _finding_of(self, event: Slice, misfit: _tiles.Misfit, certain: bool) -> Finding:
+        part = event.parts[misfit.axis]
+        step = None if part.start is not None else part.breaks(misfit.need)
+        at = "" if step is None else ", ".join(f"{name} = {value}" for name, value in step.at.items())
+        make = self.refuted if certain else self.open
+        return make(
+            blame="index",
+            name=event.name,
+            axis=misfit.axis if part.axis is None else part.axis,
+            expected=_expected(misfit),
+            found=_found(part, misfit, step is not None),
+            witness=f"at {at} it starts at {step.start} = {_cut(step.start, misfit.need)}" if step and at else "",
+            notes=(_why(event, misfit),),
+            help=_help(part, misfit),
+        )
+
+
+def _is_tiled(event: Slice) -> bool:
+    if event.op in ("load", "store"):
+        return event.space is tpu.VMEM
+    if event.op == "copy" and event.space is tpu.SMEM:
+        return len(event.parts) == 1
+    return event.op in ("copy", "view") and event.space in (tpu.VMEM, tpu.HBM, tpu.ANY)
+
+
+def _expected(misfit: _tiles.Misfit) -> str:
+    if misfit.what == "integer":
+        return "a slice, as an integer cannot take this axis away"
+    return f"a {misfit.what} that is a multiple of {misfit.need}"
+
+
+def _found(part: SlicePart, misfit: _tiles.Misfit, broken: bool) -> str:
+    if misfit.what == "integer":
+        return "an integer"
+    if misfit.what == "size":
+        return f"size {part.size}"
+    if part.start is not None:
+        return f"start {part.start}"
+    if part.multiple % misfit.need == 0 and not broken:
+        return f"a start that is a multiple of {part.multiple} in a way that the compiler does not see"
+    if part.multiple > 1:
+        return f"a start that is only known to be a multiple of {part.multiple}"
+    return "a start that may be any number"
+
+
+def _cut(start: int, need: int) -> str:
+    return f"{start // need}*{need} + {start % need}"
+
+
+def _why(event: Slice, misfit: _tiles.Misfit) -> str:
+    if misfit.axis == len(event.parts) - 1:
+        return f"a register of a TPU core has {_tiles.LANES} lanes, and memory is cut accordingly"
+    return f"{event.dtype} is kept in tiles of rows, so that rows are reached only from a tile's edge"
+
+
+def _help(part: SlicePart, misfit: _tiles.Misfit) -> str:
+    need = misfit.need
+    if misfit.what == "integer":
+        return "copy the axis whole and index the copy, or move this axis before the last two"
+    if misfit.what == "size":
+        assert part.size is not None
+        down, up = part.size // need * need, -(-part.size // need) * need
+        sizes = [size for size in (down, up) if 0 < size <= part.extent]
+        return f"use a size of {' or '.join(map(str, sizes)) or part.extent}"
+    if part.start is not None:
+        down = part.start // need * need
+        ends = [start for start in (down, down + need) if start + (part.size or 1) <= part.extent]
+        return f"start at {' or '.join(map(str, ends)) or 0}"
+    if part.multiple % need == 0:
+        return f"wrap the start in `pl.multiple_of(start, {need})`"
+    return f"step by a multiple of {need}, or promise it with `pl.multiple_of(start, {need})` if it always is one"

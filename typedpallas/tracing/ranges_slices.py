@@ -1,0 +1,175 @@
+"""The indices of a kernel's refs as slices in numbers, for the rules about bounds and alignment."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from typedpallas.events import Context
+from typedpallas.events_slices import Known, Slice, SlicePart, Step
+from typedpallas.tracing import grid_around, jaxapi, ranges_proofs, ranges_walk
+from typedpallas.tracing.located import Located
+from typedpallas.tracing.ranges_bounds import Bounds, bounds
+from typedpallas.tracing.ranges_frames import Buffer, Part, Use
+from typedpallas.tracing.ranges_points import Bools, Condition, Ints, Path, comes, find
+from typedpallas.tracing.ranges_terms import Term, Terms, leaves
+from typedpallas.tracing.walk import KernelCall
+
+_MOST_COPIES = 64
+"""An unrolled loop of more turns is looked at as if it were none."""
+
+
+def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
+    """One `Slice` for each index that is not just all of its ref, at its line; the same one twice is one."""
+    known: Bounds = {}
+    seen: set[object] = set()
+    layouts = _Layouts(kernel)
+    for use in ranges_walk.uses(kernel):
+        place = jaxapi.place(use.eqn)
+        for number, (buffer, parts) in enumerate(_addressed(use)):
+            if all(_is_whole(part) for part in parts):
+                continue
+            key = (use.op, id(use.buffer), number, tuple(map(_key, parts)), place if use.op != "copy" else None)
+            if key in seen:
+                continue
+            seen.add(key)
+            last = number == len(use.views) - 1
+            op = use.op if use.op in ("copy", "signal") else use.op if last and use.plain else "view"
+            for path, copied in _copies(use.path, parts):
+                found = tuple(_measured(part, path, known, use.masked) for part in copied)
+                yield Located(layouts.slice(op, buffer, found), place, kernel.name)
+
+
+def _key(part: Part) -> tuple[object, ...]:
+    return (id(part.start), part.size, part.stride, part.squeezed)
+
+
+def _is_whole(part: Part) -> bool:
+    start = None if part.start is None else part.start.const
+    return not part.squeezed and start == 0 and part.size == part.extent and part.stride == 1
+
+
+def _addressed(use: Use) -> Iterator[tuple[Buffer, tuple[Part, ...]]]:
+    """Each view with the buffer that it indexes: the use's own, then what the views before it left of it."""
+    buffer = use.buffer
+    for parts in use.views:
+        yield buffer, parts
+        buffer = _left(buffer, parts)
+
+
+def _left(buffer: Buffer, parts: Sequence[Part]) -> Buffer:
+    """The buffer behind a view; its layout is known only where the view leaves the last two dims whole."""
+    if buffer.memory is None or len(parts) != len(buffer.axes):
+        return replace(buffer, memory=None)
+    memory, tiled = list(buffer.memory), len(buffer.memory) - min(2, len(buffer.memory))
+    axes = []
+    for part, axis in zip(parts, buffer.axes, strict=True):
+        if not _is_whole(part):
+            if axis >= tiled or part.size is None:
+                return replace(buffer, memory=None)
+            memory[axis] = part.size
+        if not part.squeezed:
+            axes.append(axis)
+    return replace(buffer, memory=tuple(memory), axes=tuple(axes))
+
+
+def _copies(path: Path, parts: tuple[Part, ...]) -> Iterator[tuple[Path, tuple[Part, ...]]]:
+    """The parts in each copy of an unrolled loop's body, where they depend on one."""
+    terms = [part.start for part in parts if part.start is not None]
+    turn = next((leaf for leaf in leaves(*terms) if leaf.unrolled), None)
+    if turn is None or turn.high is None or turn.high >= _MOST_COPIES:
+        yield path, parts
+        return
+    made = Terms()
+    for value in range(turn.high + 1):
+        here = Condition(made.apply("eq", made.leaf(turn), made.const(value)), 1, 1)
+        written = tuple(
+            part if part.start is None else replace(part, start=made.replaced(part.start, turn, value))
+            for part in parts
+        )
+        yield from _copies(replace(path, conditions=(*path.conditions, here)), written)
+
+
+def _measured(part: Part, path: Path, known: Bounds, masked: bool) -> SlicePart:
+    term, extent = part.start, part.extent or 0
+    if term is None or part.extent is None:
+        return SlicePart(axis=None, extent=extent, start=None, size=part.size, stride=part.stride)
+    # Terms of one walk live as long as the walk, so that their `id`s are theirs alone in ``known``.
+    span = None if part.size is None else (part.size - 1) * part.stride + 1
+
+    def proves(divisor: int) -> Known:
+        return ranges_proofs.proves(divisor, term)
+
+    def breaks(divisor: int) -> Step | None:
+        found = find(term, path, lambda values: values % divisor != 0)
+        return None if found is None else Step(at=found.at, start=found.value)
+
+    return SlicePart(
+        axis=None,
+        extent=extent,
+        start=term.const,
+        size=part.size,
+        stride=part.stride,
+        squeezed=part.squeezed,
+        multiple=bounds(term, known).multiple,
+        outside=None if masked or span is None else _outside(term, path, known, extent - span),
+        proves=proves,
+        breaks=breaks,
+    )
+
+
+def _outside(term: Term, path: Path, known: Bounds, last: int) -> Step | None:
+    """A step that surely comes and whose start is negative or beyond the ``last`` one that fits."""
+    found = bounds(term, known)
+    if found.low is not None and found.low >= 0 and found.high is not None and found.high <= last:
+        return None
+
+    def wrong(values: Ints) -> Bools:
+        return (values < 0) | (values > last)
+
+    witness = find(term, path, wrong)
+    if witness is not None:
+        return Step(at=witness.at, start=witness.value)
+    always = found.high if found.high is not None and found.high < 0 else None
+    always = found.low if found.low is not None and found.low > last else always
+    return Step(at={}, start=always) if always is not None and comes(path) else None
+
+
+class _Layouts:
+    """What is known of the layouts of a kernel's buffers."""
+
+    def __init__(self, kernel: KernelCall) -> None:
+        self._fixed = {op.name: _is_fixed(kernel, number) for number, op in enumerate(kernel.operands)}
+        self._given = {op.name for op in kernel.operands if op.role != "scratch"}
+
+    def slice(self, op: Any, buffer: Buffer, parts: tuple[SlicePart, ...]) -> Slice:
+        """The event, its parts put where they are in memory."""
+        laid_out = buffer.memory is not None and len(parts) == len(buffer.axes)
+        numbered = tuple(replace(part, axis=axis) for axis, part in enumerate(parts))
+        if laid_out and buffer.memory is not None:
+            placed = [SlicePart(axis=None, extent=extent, start=0, size=extent) for extent in buffer.memory]
+            for part, axis in zip(numbered, buffer.axes, strict=True):
+                placed[axis] = part
+            numbered = tuple(placed)
+        return Slice(
+            name=buffer.name,
+            op=op,
+            space=buffer.space,
+            dtype=buffer.dtype,
+            parts=numbered,
+            laid_out=laid_out,
+            rows=buffer.rows,
+            scratch=buffer.name not in self._given,
+            fixed=self._fixed.get(buffer.name, True),
+        )
+
+
+def _is_fixed(kernel: KernelCall, number: int) -> bool:
+    """Whether an operand is scratch, or an argument or result of the program, which have the usual layout."""
+    operand = kernel.operands[number]
+    if operand.role == "scratch":
+        return True
+    outputs = [op.role for op in kernel.operands[:number]].count("out")
+    if operand.role == "out":
+        return grid_around.is_result(kernel, outputs)
+    dynamic = sum(extent is None for extent in kernel.grid)
+    return grid_around.is_argument(kernel, number + dynamic)

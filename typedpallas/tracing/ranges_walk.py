@@ -1,0 +1,170 @@
+"""Every use of a ref in a kernel's body, its indices as terms, and how the walk came there."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from typedpallas.tracing import jaxapi, ranges_control, ranges_numbers
+from typedpallas.tracing.ranges_frames import Buffer, Frame, Op, Part, Use, Walk, handles
+from typedpallas.tracing.ranges_points import Path
+from typedpallas.tracing.ranges_terms import Leaf, Term
+from typedpallas.tracing.walk import KernelCall, Operand
+
+__all__ = ["ranges_control", "uses"]
+
+type _Ref = tuple[Op, Any, Sequence[Any], bool]
+"""How a ref is used, its variable, its views, and whether a mask leaves elements out."""
+
+_DATA_OPERANDS = 2
+"""A copy has its source and its destination first, then semaphores."""
+
+
+def uses(kernel: KernelCall) -> list[Use]:
+    """Every use of a ref in the kernel's body, in program order; none if its grid has no steps."""
+    if 0 in kernel.grid:
+        return []
+    mapping = kernel.eqn.params.get("grid_mapping")
+    hidden = tuple(mapping.vmapped_dims) if mapping is not None else ()
+    extents = [extent for axis, extent in enumerate(kernel.grid) if axis not in hidden]
+    programs = [
+        Leaf(f"program_id({axis})", 0, None if extent is None else extent - 1, known=extent is not None)
+        for axis, extent in enumerate(extents)
+    ]
+    walk = Walk(programs, kernel.backend)
+    refs = {var: _buffer(op) for var, op in zip(kernel.jaxpr.invars, kernel.operands, strict=True)}
+    certain = all(extent is not None for extent in kernel.grid)
+    walk.run(kernel.jaxpr, Frame({}, refs, Path(certain=certain)))
+    return walk.uses
+
+
+def _buffer(operand: Operand) -> Buffer:
+    block = operand.block
+    if block is None:
+        return Buffer.whole(operand.name, operand.space, operand.dtype, operand.shape)
+    extents = tuple(1 if dim == "squeezed" else dim for dim in block if dim == "squeezed" or isinstance(dim, int))
+    axes = tuple(axis for axis, dim in enumerate(block) if dim != "squeezed")
+    if len(extents) < len(block) or len(axes) != len(operand.shape or ()):
+        return Buffer(operand.name, operand.space, operand.dtype, None)
+    rows = operand.array[-2] if operand.array is not None and len(operand.array) > 1 else None
+    memory = tuple(extent for extent in extents if isinstance(extent, int))
+    return Buffer(operand.name, operand.space, operand.dtype, memory, axes, rows)
+
+
+@handles("program_id")
+def _program_id(walk: Walk, eqn: Any, frame: Frame) -> None:
+    frame.store(eqn.outvars, [walk.terms.program(walk.programs[eqn.params["axis"]])])
+
+
+@handles("num_programs")
+def _num_programs(walk: Walk, eqn: Any, frame: Frame) -> None:
+    last = walk.programs[eqn.params["axis"]].high
+    frame.store(eqn.outvars, [walk.terms.unknown() if last is None else walk.terms.const(last + 1)])
+
+
+@handles("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
+def _call(walk: Walk, eqn: Any, frame: Frame) -> None:
+    for inner in jaxapi.inner_jaxprs(eqn):
+        if len(inner.invars) == len(eqn.invars) and len(inner.outvars) == len(eqn.outvars):
+            frame.store(eqn.outvars, walk.run(inner, frame.entered(walk.terms, inner.invars, eqn.invars)))
+            return
+
+
+@handles("run_scoped")
+def _scoped(walk: Walk, eqn: Any, frame: Frame) -> None:
+    inner = next(iter(jaxapi.inner_jaxprs(eqn)))
+    entered = frame.entered(walk.terms, inner.constvars, eqn.invars)
+    names = inner.debug_info.arg_names or ()
+    for number, var in enumerate(inner.invars):
+        name = names[number] if len(names) == len(inner.invars) else f"scoped[{number}]"
+        space = jaxapi.space_of(var.aval, walk.backend)
+        entered.refs[var] = Buffer.whole(name, space, jaxapi.dtype_name(var.aval), jaxapi.shape_of(var.aval))
+    results = walk.run(inner, entered)
+    if len(results) == len(eqn.outvars):
+        frame.store(eqn.outvars, results)
+
+
+@handles("get")
+def _get(walk: Walk, eqn: Any, frame: Frame) -> None:
+    views = eqn.params["tree"].unflatten(eqn.invars[1:])
+    _use(walk, eqn, frame, [("load", eqn.invars[0], views, False)])
+
+
+@handles("swap", "addupdate")
+def _swap(walk: Walk, eqn: Any, frame: Frame) -> None:
+    views = eqn.params["tree"].unflatten(eqn.invars[2:])
+    _use(walk, eqn, frame, [("store", eqn.invars[0], views, False)])
+
+
+@handles("masked_load")
+def _masked_load(walk: Walk, eqn: Any, frame: Frame) -> None:
+    ref, views, mask, _ = eqn.params["args_tree"].unflatten(eqn.invars)
+    _use(walk, eqn, frame, [("load", ref, views, mask is not None)])
+
+
+@handles("masked_swap")
+def _masked_swap(walk: Walk, eqn: Any, frame: Frame) -> None:
+    ref, views, _, mask = eqn.params["args_tree"].unflatten(eqn.invars)
+    _use(walk, eqn, frame, [("store", ref, views, mask is not None)])
+
+
+@handles("dma_start", "dma_wait")
+def _copy(walk: Walk, eqn: Any, frame: Frame) -> None:
+    parts = eqn.params["tree"].unflatten(eqn.invars)[:4]
+    _use(
+        walk,
+        eqn,
+        frame,
+        [
+            ("copy" if number < _DATA_OPERANDS else "signal", getattr(part, "ref", part), _views(part), False)
+            for number, part in enumerate(parts)
+            if part is not None
+        ],
+    )
+
+
+def _views(ref: Any) -> Sequence[Any]:
+    return tuple(getattr(ref, "transforms", ()))
+
+
+@handles("semaphore_signal", "semaphore_wait", "semaphore_read")
+def _signal(walk: Walk, eqn: Any, frame: Frame) -> None:
+    tree = eqn.params.get("args_tree")
+    parts: Sequence[Any] = () if tree is None else tree.unflatten(eqn.invars)
+    if len(parts) > 1 and isinstance(parts[1], tuple | list):
+        _use(walk, eqn, frame, [("signal", parts[0], parts[1], False)])
+    elif parts and hasattr(parts[0], "transforms"):
+        _use(walk, eqn, frame, [("signal", parts[0].ref, _views(parts[0]), False)])
+
+
+def _use(walk: Walk, eqn: Any, frame: Frame, refs: Sequence[_Ref]) -> None:
+    frame.store(eqn.outvars, [walk.terms.data() for _ in eqn.outvars])
+    if walk.silent:
+        return
+    for op, ref, transforms, masked in refs:
+        buffer = frame.refs.get(ref)
+        if buffer is not None:
+            views = tuple(_taken(walk, frame, transforms))
+            walk.uses.append(Use(op, eqn, buffer, views, len(views) == len(transforms), masked, frame.path))
+
+
+def _taken(walk: Walk, frame: Frame, transforms: Sequence[Any]) -> Iterator[tuple[Part, ...]]:
+    """The indices among a ref's views, up to the first view that is no index."""
+    for transform in transforms:
+        if not hasattr(transform, "indices"):
+            return
+        extents = jaxapi.shape_of(transform) or ()
+        indices = zip(transform.indices, extents, strict=True)
+        yield tuple(_part(walk, frame, index, extent) for index, extent in indices)
+
+
+def _part(walk: Walk, frame: Frame, index: Any, extent: int | None) -> Part:
+    if hasattr(index, "start"):
+        size = index.size if isinstance(index.size, int) else None
+        return Part(_term(walk, frame, index.start), size, index.stride, False, extent)
+    return Part(_term(walk, frame, index), 1, 1, True, extent)
+
+
+def _term(walk: Walk, frame: Frame, value: Any) -> Term | None:
+    if hasattr(value, "aval"):
+        return frame.read(walk.terms, value) if ranges_numbers.is_number(value.aval) else None
+    number = ranges_numbers.literal(value)
+    return None if number is None else walk.terms.const(number)
