@@ -24,6 +24,7 @@ from typedpallas.tracing import (
     uses_sums,
     windows,
 )
+from typedpallas.tracing.guard import guarded
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, kernels
 
@@ -151,12 +152,16 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """Everything that is seen in one kernel."""
     if not kernel.understood:
         return
-    yield from calls.events(kernel, context)
+    parts = {"the call": calls.events(kernel, context)}
     if not kernel.foreign(context.target):
-        yield from body.events(kernel, context)
-        yield from windows.events(kernel, context)
-        yield from index_maps.events(kernel, context)
-        yield from memory.events(kernel, context)
-        yield from flow.events(kernel, context)
-        yield from ranges_slices.events(kernel, context)
-        yield from uses_sums.events(kernel)
+        parts |= {
+            "the body": body.events(kernel, context),
+            "the blocks": windows.events(kernel, context),
+            "the index maps": index_maps.events(kernel, context),
+            "the memory": memory.events(kernel, context),
+            "what buffers hold from step to step": flow.events(kernel, context),
+            "the slices": ranges_slices.events(kernel, context),
+            "the sums": uses_sums.events(kernel),
+        }
+    for what, seen in parts.items():
+        yield from guarded(seen, what, kernel.name)

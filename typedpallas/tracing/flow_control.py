@@ -51,14 +51,6 @@ def _cond(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     return found
 
 
-def scan_counts(eqn: Any) -> tuple[int, int]:
-    """How many of a scan's operands are constants, and how many it carries."""
-    if "num_consts" in eqn.params:
-        return eqn.params["num_consts"], eqn.params["num_carry"]
-    consts, carried, _ = eqn.params["ft_in"].update(list(range(len(eqn.invars)))).unpack()
-    return len(list(consts)), len(list(carried))
-
-
 type Turn = Callable[[Number, list[Bound]], list[Bound]]
 """One turn of a loop: its number, what it is given, what it hands on."""
 
@@ -67,7 +59,7 @@ type Turn = Callable[[Number, list[Bound]], list[Bound]]
 def _scan(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     body, length = eqn.params["jaxpr"], eqn.params["length"]
     arguments = [read(frame, atom) for atom in eqn.invars]
-    consts, carried = scan_counts(eqn)
+    consts, carried = jaxapi.scan_counts(eqn)
     fixed, carry, sliced = arguments[:consts], arguments[consts : consts + carried], arguments[consts + carried :]
     slices = [Bound(cells=cells.one(bound.cells), origin=bound.origin) for bound in sliced]
     stacked: list[Bound] = [PLAIN] * (len(eqn.outvars) - carried)

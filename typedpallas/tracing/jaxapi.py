@@ -271,3 +271,11 @@ def block_dim(dim: Any) -> int | str | None:
     if isinstance(dim, pallas_core.Squeezed):
         return "squeezed"
     return dim.block_size if isinstance(dim, pallas_core.Blocked) and isinstance(dim.block_size, int) else None
+
+
+def scan_counts(eqn: Any) -> tuple[int, int]:
+    """How many of a scan's operands are constants, and how many it carries."""
+    if "num_consts" in eqn.params:
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    consts, carried, _ = eqn.params["ft_in"].update(list(range(len(eqn.invars)))).unpack()
+    return len(list(consts)), len(list(carried))
