@@ -106,6 +106,8 @@ class IndexMap:
     """How many scalar-prefetch operands the map takes after the grid ids."""
     reads: tuple[str, ...] = ()
     """The scalar-prefetch operands that its results are read from."""
+    alike: tuple[str, ...] = ()
+    """The kernel's other operands whose maps read such operands; they have no event of their own."""
     visits: Visits | None = None
     """Where it went over the whole grid; none if that was not followed."""
     guarded: bool = False

@@ -281,3 +281,25 @@ def test_the_place_is_the_map_that_was_written() -> None:
     lines = Path(__file__).read_text().splitlines()
     assert finding.file == __file__ and "lambda i: (i, 0)" in lines[finding.line - 1]
     assert jaxapi.is_user_file(finding.file)
+
+
+def test_maps_that_read_tables_are_told_once_for_a_kernel() -> None:
+    block = pl.BlockSpec((8, 128), lambda i, table: (table[i], 0))
+
+    def run(table: Any, x: Any, y: Any) -> Any:
+        return pl.pallas_call(
+            lambda table_ref, x_ref, y_ref, out_ref: out_ref.__setitem__(..., x_ref[...] + y_ref[...]),
+            out_shape=jax.ShapeDtypeStruct((32, 128), jnp.float32),
+            grid_spec=pltpu.PrefetchScalarGridSpec(
+                num_scalar_prefetch=1,
+                grid=(4,),
+                in_specs=[block, block],
+                out_specs=pl.BlockSpec((8, 128), lambda i, table: (i, 0)),
+            ),
+        )(table, x, y)
+
+    array = jax.ShapeDtypeStruct((32, 128), jnp.float32)
+    report = tp.check(run, jax.ShapeDtypeStruct((4,), jnp.int32), array, array, target="tpu-v5e")
+    assert [item.rule for item in report.diagnostics] == ["block-out-of-range"]
+    assert report.ok
+    assert report.diagnostics[0].notes == ("so are those of `y_ref`",)

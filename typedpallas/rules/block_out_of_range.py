@@ -63,13 +63,15 @@ class BlockOutOfRange(Rule):
             yield from self._visited(event, event.visits, context)
         elif event.reads:
             tables = " and ".join(f"`{name}`" for name in event.reads)
+            others = ", ".join(f"`{name}`" for name in event.alike)
             yield self.open(
                 blame="map",
                 name=event.name,
                 axis="0" if len(event.block) == 1 else "some",
                 expected="block indices in range",
                 found=f"indices read from {tables}",
-                help=f"it is right if {tables} holds block indices of `{event.name}` wherever the grid goes",
+                notes=(f"so are those of {others}",) if others else (),
+                help=f"it is right if {tables} {'hold' if len(event.reads) > 1 else 'holds'} block indices of `{event.name}` wherever the grid goes",
             )
         elif event.affine is not None and event.grid is not None:
             yield from self._symbolic(event, context.facts)

@@ -17,15 +17,34 @@ from typedpallas.tracing.windows import block_sizes
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
-    """One `IndexMap` for each operand that Pallas cuts into blocks, at the map's line."""
+    """One `IndexMap` for each operand that Pallas cuts into blocks, at the map's line.
+
+    Where blocks are read from tables nothing more is known of any of them: the first such operand stands for all.
+    """
     grid = _Grid.of(kernel)
     if grid is None:
         return
+    tabled: list[Located] = []
     for position, operand in enumerate(kernel.operands):
         if operand.mapping is None or operand.array is None or operand.block is None or operand.role == "scratch":
             continue
         event = _event(kernel, grid, position, operand)
-        yield Located(event, _place(kernel, operand), kernel.name)
+        located = Located(event, _place(kernel, operand), kernel.name)
+        if event.visits is None and event.reads:
+            tabled.append(located)
+        else:
+            yield located
+    if tabled:
+        yield _together(tabled)
+
+
+def _together(tabled: list[Located]) -> Located:
+    """The first of the operands whose blocks are read from tables, with the names of the others."""
+    first, *others = tabled
+    maps = [located.event for located in tabled if isinstance(located.event, IndexMap)]
+    reads = tuple(dict.fromkeys(name for event in maps for name in event.reads))
+    event = replace(maps[0], reads=reads, alike=tuple(event.name for event in maps[1:]))
+    return replace(first, event=event) if others else first
 
 
 def _place(kernel: KernelCall, operand: Operand) -> Place:
