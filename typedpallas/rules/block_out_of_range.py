@@ -63,6 +63,7 @@ class BlockOutOfRange(Rule):
             yield from self._visited(event, event.visits, context)
         elif event.reads:
             tables = " and ".join(f"`{name}`" for name in event.reads)
+            verb = "hold" if len(event.reads) > 1 else "holds"
             others = ", ".join(f"`{name}`" for name in event.alike)
             yield self.open(
                 blame="map",
@@ -71,7 +72,7 @@ class BlockOutOfRange(Rule):
                 expected="block indices in range",
                 found=f"indices read from {tables}",
                 notes=(f"so are those of {others}",) if others else (),
-                help=f"it is right if {tables} {'hold' if len(event.reads) > 1 else 'holds'} block indices of `{event.name}` wherever the grid goes",
+                help=f"it is right if {tables} {verb} block indices of `{event.name}` wherever the grid goes",
             )
         elif event.affine is not None and event.grid is not None:
             yield from self._symbolic(event, context.facts)
