@@ -56,7 +56,7 @@ class NarrowAccumulator(Rule):
     example = Example(
         bad=_KERNEL.format(cast=".astype(jnp.bfloat16)"),
         good=_KERNEL.format(cast=""),
-        targets=("tpu-v5e", "h100"),
+        targets=("tpu-v5e",),
         compiler="accepts",
     )
 

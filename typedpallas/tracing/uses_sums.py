@@ -68,7 +68,7 @@ def _entered(eqn: Any, inner: Any, scope: _Scope) -> _Scope:
         if atom is not None and not jaxapi.is_literal(atom) and atom in scope.operands
     }
     if name == "scan":
-        first, count = eqn.params["num_consts"], eqn.params["num_carry"]
+        first, count = jaxapi.scan_counts(eqn)
         carried = dict(zip(inner.invars[first : first + count], inner.outvars[:count], strict=False))
         rounds = None if scope.rounds is None else scope.rounds * eqn.params["length"]
         return replace(scope, operands=operands, rounds=rounds, carried=carried)
