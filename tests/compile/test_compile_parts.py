@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from typedpallas.compilers import reasons
 from typedpallas.compilers.channel import Channel, ChannelClosed, ChannelTimeout
 from typedpallas.compilers.deadline import DeadlinePassed, run_within
+from typedpallas.compilers.results import Compiled, KernelCode, MemoryFigures
 
 
 def loop_back() -> Channel:
@@ -154,3 +155,12 @@ def test_lines_that_name_places_can_be_left_out() -> None:
 def test_any_words_give_a_reason(message: str, log: str) -> None:
     first = reasons.of_words(message, log, "nothing said").first
     assert first.strip() and "\n" not in first and len(first) <= 303
+
+
+def test_a_verdict_prints_without_its_module() -> None:
+    code = KernelCode(name="k", ptx="ld.global" * 1000)
+    memory = MemoryFigures(code=None, arguments=1, outputs=1, temporaries=0, aliased=0)
+    found = Compiled(
+        target="h100", compiler="c", memory=memory, module="HloModule " * 1000, kernels=(code,), seconds=0.1
+    )
+    assert "HloModule" not in repr(found) and "ld.global" not in repr(found)

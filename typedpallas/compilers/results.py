@@ -1,6 +1,6 @@
 """What a compile gives: the compiled kernel's figures, or the reason why there is none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 type Kind = Literal["refused", "crashed", "timeout", "unavailable"]
@@ -70,8 +70,8 @@ class KernelCode:
     """A GPU kernel's PTX, and what the assembler said of its registers and spills where it says so."""
 
     name: str
-    ptx: str
-    assembler: str = ""
+    ptx: str = field(repr=False)
+    assembler: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Compiled:
     compiler: str
     """The compiler and its version: ``libtpu 0.0.48.1 (jaxlib 0.11.2)``."""
     memory: MemoryFigures
-    module: str
+    module: str = field(repr=False)
     """The compiled module as text (HLO after optimisation)."""
     kernels: tuple[KernelCode, ...] = ()
     """GPU kernels, where the compiler gives their PTX."""
