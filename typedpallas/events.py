@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from typedpallas.chips import Machine, Target
 from typedpallas.dims import Facts, Size
-from typedpallas.events_slices import Slice
+from typedpallas.events_slices import Scalar, Slice
 from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
 
@@ -524,6 +524,7 @@ type Event = (
     | Alias
     | BuiltFor
     | Slice
+    | Scalar
     | GarbageResult
     | SemaphoreLeft
     | SemaphoreStarved

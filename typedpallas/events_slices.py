@@ -72,3 +72,15 @@ class Slice:
     """Whether the kernel made the buffer: its tiles are the compiler's choice, not the program's layout."""
     fixed: bool = True
     """Whether the layout is known: an array that the program computes may be laid out otherwise."""
+
+
+@record(frozen=True, kw_only=True)
+class Scalar:
+    """One element that is loaded from a ref and used, or stored to it."""
+
+    name: str
+    op: Literal["load", "store"]
+    space: type[MemorySpace] | None
+    dtype: str | None
+    constant: bool = False
+    """Stores: whether the value is a constant."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from typedpallas.tracing import jaxapi, ranges_numbers
-from typedpallas.tracing.flow_control import scan_counts
+from typedpallas.tracing.jaxapi import scan_counts
 from typedpallas.tracing.ranges_bounds import Range, bounds, join, widened
 from typedpallas.tracing.ranges_frames import Frame, Walk, handles
 from typedpallas.tracing.ranges_points import Condition

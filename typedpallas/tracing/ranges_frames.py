@@ -62,6 +62,8 @@ class Use:
     """Whether these are all of its views, and none of them changes its shape or type otherwise."""
     masked: bool
     path: Path
+    jaxpr: Any
+    """The jaxpr that ``eqn`` is in."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,14 @@ class Walk:
     uses: list[Use] = field(default_factory=list)
     silent: int = 0
     """How many loops are being walked only for what they carry."""
+    jaxpr: Any = None
+    """The jaxpr whose equations are being walked."""
 
     def run(self, jaxpr: Any, frame: Frame) -> list[Term]:
         """Walk a jaxpr; its results, as far as they are numbers."""
-        opened = jaxapi.open_jaxpr(jaxpr)
+        opened, outer = jaxapi.open_jaxpr(jaxpr), self.jaxpr
         for eqn in opened.eqns:
+            self.jaxpr = opened
             handler = _HANDLERS.get(eqn.primitive.name)
             if handler is not None:
                 handler(self, eqn, frame)
@@ -124,6 +129,7 @@ class Walk:
                 found = ranges_numbers.result(self.terms, eqn, operands)
                 if found is not None:
                     frame.numbers[eqn.outvars[0]] = found
+        self.jaxpr = outer
         return [frame.read(self.terms, atom) for atom in opened.outvars]
 
 

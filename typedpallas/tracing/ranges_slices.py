@@ -6,7 +6,7 @@ from typing import Any
 
 from typedpallas.events import Context
 from typedpallas.events_slices import Known, Slice, SlicePart, Step
-from typedpallas.tracing import grid_around, jaxapi, ranges_proofs, ranges_walk
+from typedpallas.tracing import grid_around, jaxapi, ranges_proofs, ranges_scalars, ranges_walk
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges_bounds import Bounds, bounds
 from typedpallas.tracing.ranges_frames import Buffer, Part, Use
@@ -23,7 +23,9 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     known: Bounds = {}
     seen: set[object] = set()
     layouts = _Layouts(kernel)
-    for use in ranges_walk.uses(kernel):
+    uses = ranges_walk.uses(kernel)
+    yield from ranges_scalars.events(uses, kernel.name)
+    for use in uses:
         place = jaxapi.place(use.eqn)
         for number, (buffer, parts) in enumerate(_addressed(use)):
             if all(_is_whole(part) for part in parts):

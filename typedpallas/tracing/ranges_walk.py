@@ -143,7 +143,9 @@ def _use(walk: Walk, eqn: Any, frame: Frame, refs: Sequence[_Ref]) -> None:
         buffer = frame.refs.get(ref)
         if buffer is not None:
             views = tuple(_taken(walk, frame, transforms))
-            walk.uses.append(Use(op, eqn, buffer, views, len(views) == len(transforms), masked, frame.path))
+            walk.uses.append(
+                Use(op, eqn, buffer, views, len(views) == len(transforms), masked, frame.path, walk.jaxpr)
+            )
 
 
 def _taken(walk: Walk, frame: Frame, transforms: Sequence[Any]) -> Iterator[tuple[Part, ...]]:
