@@ -64,7 +64,7 @@ def _traced(module: Module, target: str) -> str:
     except (PlacementError, LaunchError):
         return NOT_REACHED
     except Exception as error:
-        return _words(error)
+        return words(error)
     return "ok"
 
 
@@ -72,7 +72,7 @@ def _compiled(module: Module, target: str) -> tuple[str, str]:
     try:
         lowered = lower_for(module.run, *module.args, target=target)
     except Exception as error:
-        return _words(error), NOT_REACHED
+        return words(error), NOT_REACHED
     try:
         compile_lowered(lowered)
     except CompileError as error:
@@ -101,6 +101,7 @@ def _interpreted(file: Path) -> tuple[str, str]:
     return said.get("hlo", NOT_REACHED), said.get("machine", NOT_REACHED)
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
+    """An exception's kind and first line."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:200]

@@ -14,7 +14,7 @@ from typing import Any
 import typedpallas as tp
 from benchmarks.mutants import answers
 from benchmarks.mutants.answers import NOT_REACHED, Answers
-from benchmarks.mutants.subjects import Module, Subject, execute
+from benchmarks.mutants.subjects import Module, Subject, chip, execute
 
 _CODE = re.compile(r": error: .*  \[(?P<code>[a-z0-9-]+)\]$", re.MULTILINE)
 _CONFIG = "[mypy]\nplugins = typedpallas_mypy\ncheck_untyped_defs = True\nallow_redefinition = True\n"
@@ -47,12 +47,18 @@ def judge(subject: Subject, known: dict[str, Answers], with_types: bool) -> tupl
     """Judge it; ``known`` are kept answers. Gives back the answers and their key, to be kept."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "subject.py"
-        module = execute(subject.source, file)
-        target = module.targets[0]
+        target = chip(subject.source)
         name = answers.key(subject.source, target)
+        types = _typed(file, Path(folder), subject.source) if with_types and subject.typed else None
+        try:
+            module = execute(subject.source, file)
+        except tp.PlacementError as error:
+            said = Answers(*[NOT_REACHED] * 5)
+            rules = tuple(dict.fromkeys(item.rule for item in error.diagnostics))
+            record = Record(subject.name, target, said.as_json(), rules, types=types, words=str(error))
+            return record, name, said
         said = known.get(name) or answers.ask(module, file, target)
         rules, undecided, passed_on, words = _checked(module, target)
-        types = _typed(file, Path(folder)) if with_types and subject.typed else None
         extra = {} if subject.group else _elsewhere(module)
     record = Record(subject.name, target, said.as_json(), rules, passed_on, undecided, types, words, extra)
     return record, name, said
@@ -62,7 +68,7 @@ def _checked(module: Module, target: str) -> tuple[tuple[str, ...], tuple[str, .
     try:
         report = tp.check(module.run, *module.args, target=target)
     except Exception as error:
-        return (), (), answers._words(error), ""
+        return (), (), answers.words(error), ""
     refuted = [item for item in report.diagnostics if item.verdict == "refuted"]
     undecided = tuple(dict.fromkeys(item.rule for item in report.diagnostics if item.verdict == "open"))
     words = f"line {refuted[0].line}: {refuted[0].message}" if refuted else ""
@@ -83,8 +89,9 @@ def _elsewhere(module: Module) -> dict[str, str]:
     return found
 
 
-def _typed(file: Path, folder: Path) -> tuple[str, ...]:
+def _typed(file: Path, folder: Path, source: str) -> tuple[str, ...]:
     """The codes of mypy's errors, with the plugin."""
+    file.write_text(source)
     config = folder / "mypy.ini"
     config.write_text(_CONFIG)
     cache = Path(tempfile.gettempdir()) / "typedpallas-mutants-mypy"

@@ -7,6 +7,7 @@ mutants: ``name``, ``group`` of the defect, ``rule`` (those that name it rightly
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,8 +94,20 @@ def _mutant(original: Subject, entry: dict[str, Any]) -> Subject:
     )
 
 
+def chip(source: str) -> str:
+    """The first of a source's ``TARGETS``."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TARGETS":
+            return str(ast.literal_eval(node.value)[0])
+    raise ValueError("a subject defines `TARGETS`")
+
+
 def execute(source: str, path: Path) -> Module:
-    """Run a subject's source as the module at ``path``, which is written so that every line can be read."""
+    """Run a subject's source as the module at ``path``, which is written so that every line can be read.
+
+    Raises:
+        typedpallas.PlacementError: a launch that is refused as soon as it is made.
+    """
     path.write_text(source)
     names: dict[str, Any] = {"__name__": "subject", "__file__": str(path)}
     exec(compile(source, str(path), "exec"), names)

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -59,6 +60,15 @@ def _load(path: Path) -> list[Record]:
     return [Record(**json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
 
 
+def _answer(result: Callable[[], Record], pool: ProcessPoolExecutor) -> Record:
+    """A job's record; what it raises ends the run at once, not when all others are through."""
+    try:
+        return result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
 def _run(jobs: list[Job], path: Path, workers: int) -> list[Record]:
     records = []
     begin = time.monotonic()
@@ -66,7 +76,7 @@ def _run(jobs: list[Job], path: Path, workers: int) -> list[Record]:
     with path.open("a") as out, pool:
         futures = [pool.submit(judge, *job) for job in jobs]
         for done, future in enumerate(as_completed(futures), 1):
-            record = future.result()
+            record = _answer(future.result, pool)
             records.append(record)
             if record.checked != "skipped":
                 out.write(json.dumps(record.as_json()) + "\n")

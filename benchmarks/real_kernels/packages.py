@@ -30,7 +30,7 @@ def use(folder: Path) -> None:
 
 def is_there(package: str) -> bool:
     """Whether the package can be imported here."""
-    return importlib.util.find_spec(package) is not None
+    return package in sys.modules or importlib.util.find_spec(package) is not None
 
 
 def without_init(*names: str) -> None:

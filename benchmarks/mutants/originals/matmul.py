@@ -29,7 +29,7 @@ def run(x, y, interpret=False):
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((M, N), jnp.bfloat16),
-        grid=(M // BM, N // BN, K // BK),
+        grid=(M // BM, N // BN, pl.cdiv(K, BK)),
         in_specs=[
             pl.BlockSpec((BM, BK), lambda i, j, k: (i, k)),
             pl.BlockSpec((BK, BN), lambda i, j, k: (k, j)),

@@ -19,7 +19,7 @@ def run(x, interpret=False):
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((ROWS, COLUMNS), jnp.float32),
-        grid=(ROWS // 8, COLUMNS // 256),
+        grid=(ROWS // BLOCK[0], COLUMNS // BLOCK[1]),
         in_specs=[pl.BlockSpec(BLOCK, lambda i, j: (i, j))],
         out_specs=pl.BlockSpec(BLOCK, lambda row, column: (row, column)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),

@@ -6,7 +6,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 TARGETS = ("tpu-v5p", "tpu-v5e", "tpu-7x")
-M, N = 256, 512
+M, N, SIDE = 256, 512, 128
 ARGS = (jax.ShapeDtypeStruct((M, N), jnp.float32),)
 
 
@@ -18,9 +18,9 @@ def run(x, interpret=False):
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((N, M), jnp.float32),
-        grid=(M // 128, N // 128),
-        in_specs=[pl.BlockSpec((128, 128), lambda i, j: (i, j))],
-        out_specs=pl.BlockSpec((128, 128), lambda i, j: (j, i)),
+        grid=(M // SIDE, N // SIDE),
+        in_specs=[pl.BlockSpec((SIDE, SIDE), lambda i, j: (i, j))],
+        out_specs=pl.BlockSpec((SIDE, SIDE), lambda i, j: (j, i)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
         interpret=interpret,
     )(x)
