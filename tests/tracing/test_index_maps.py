@@ -303,3 +303,31 @@ def test_maps_that_read_tables_are_told_once_for_a_kernel() -> None:
     assert [item.rule for item in report.diagnostics] == ["block-out-of-range"]
     assert report.ok
     assert report.diagnostics[0].notes == ("so are those of `y_ref`",)
+
+
+@pytest.mark.parametrize(
+    "index, refuted",
+    [
+        (lambda i, table: table[i], False),
+        (lambda i, table: table[i + 1], True),
+        (lambda i, table: table[i - 1], True),
+        (lambda i, table: jnp.where(i < 3, table[i + 1], 0), False),
+    ],
+)
+def test_a_map_that_reads_past_its_table_is_refuted(index: Callable[..., Any], refuted: bool) -> None:
+    def run(table: Any, x: Any) -> Any:
+        return pl.pallas_call(
+            lambda table_ref, x_ref, out_ref: out_ref.__setitem__(..., x_ref[...]),
+            out_shape=jax.ShapeDtypeStruct((32, 128), jnp.float32),
+            grid_spec=pltpu.PrefetchScalarGridSpec(
+                num_scalar_prefetch=1,
+                grid=(4,),
+                in_specs=[pl.BlockSpec((8, 128), lambda i, table: (index(i, table), 0))],
+                out_specs=pl.BlockSpec((8, 128), lambda i, table: (i, 0)),
+            ),
+        )(table, x)
+
+    array = jax.ShapeDtypeStruct((32, 128), jnp.float32)
+    report = tp.check(run, jax.ShapeDtypeStruct((4,), jnp.int32), array, target="tpu-v5e")
+    rules = {item.rule for item in report.diagnostics if item.verdict == "refuted"}
+    assert rules == ({"index-out-of-bounds"} if refuted else set())

@@ -163,3 +163,29 @@ def test_mosaic_gpu_is_held_against_the_chip() -> None:
     x = jax.ShapeDtypeStruct((200, 256), jnp.float32)
     assert "shared-memory-overflow" in {item.rule for item in tp.check(run, x, target="a100").diagnostics}
     assert "shared-memory-overflow" not in {item.rule for item in tp.check(run, x, target="h100").diagnostics}
+
+
+def test_scratch_that_only_a_loop_reads_is_certain() -> None:
+    def kernel(x_ref, o_ref, buffer):
+        buffer[...] = x_ref[...]
+
+        @pl.loop(0, 4)
+        def _(i):
+            @pl.when(i > pl.program_id(0))
+            def _():
+                o_ref[...] = buffer[...]
+
+    shape = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+
+    def run(x):
+        return pl.pallas_call(
+            kernel,
+            out_shape=shape,
+            grid=(8,),
+            in_specs=[pl.BlockSpec((128, 1024), lambda i: (i, 0))],
+            out_specs=pl.BlockSpec((128, 1024), lambda i: (i, 0)),
+            scratch_shapes=[pltpu.VMEM((128, 1024), jnp.float32)],
+        )(x)
+
+    (scratch,) = (item for item in _ledger(run, shape).items if item.name == "buffer")
+    assert scratch.low == scratch.high == 128 * 1024 * 4

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Context, IndexMap, Visits
-from typedpallas.tracing import grid_around, grid_bodies, grid_values, grid_visits, jaxapi
+from typedpallas.tracing import grid_around, grid_bodies, grid_values, grid_visits, index_tables, jaxapi
 from typedpallas.tracing.grid_bodies import Body, Tri
 from typedpallas.tracing.grid_visits import Map
 from typedpallas.tracing.located import Located
@@ -29,7 +29,10 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         if operand.mapping is None or operand.array is None or operand.block is None or operand.role == "scratch":
             continue
         event = _event(kernel, grid, position, operand)
-        located = Located(event, _place(kernel, operand), kernel.name)
+        place = _place(kernel, operand)
+        located = Located(event, place, kernel.name)
+        if event.prefetched:
+            yield from (Located(read, place, kernel.name) for read in index_tables.reads(kernel, operand))
         if event.visits is None and event.reads:
             tabled.append(located)
         else:

@@ -6,7 +6,7 @@ nothing.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,10 +180,36 @@ def _buffer(name: str, aval: Any, sure: bool) -> MemoryItem | None:
     return MemoryItem(name=name, low=low if certain else 0, high=high, how=f"scratch of {_written(sizes, bits)}")
 
 
+_READS = ("get", "addupdate", "masked_load", "dma_start")
+_MAY_NOT_COME = frozenset({"while"})
+
+
 def _is_read(jaxpr: Any, var: Any) -> bool:
-    """Whether a buffer is more than stored to: the compiler drops one that nobody reads."""
-    users = [eqn for eqn in jaxpr.eqns if any(atom is var for atom in eqn.invars)]
-    return any(eqn.primitive.name in ("get", "addupdate", "masked_load", "dma_start") for eqn in users)
+    """Whether a buffer is more than stored to: the compiler drops one that nobody reads.
+
+    A ref that a loop or a branch is given is looked for in there.
+    """
+    for eqn in jaxpr.eqns:
+        if not any(atom is var for atom in eqn.invars):
+            continue
+        if eqn.primitive.name in _READS or any(_is_read(*inner) for inner in _given(eqn, var)):
+            return True
+    return False
+
+
+def _given(eqn: Any, var: Any) -> Iterator[tuple[Any, Any]]:
+    """The jaxprs inside that get the variable, each with its name for it."""
+    name = eqn.primitive.name
+    if name in _MAY_NOT_COME or (name == "scan" and not eqn.params["length"]):
+        return
+    operands = eqn.invars[1:] if name == "cond" else eqn.invars
+    if name == "cond" and jaxapi.is_literal(eqn.invars[0]):
+        return
+    for inner in jaxapi.inner_jaxprs(eqn):
+        opened = jaxapi.open_jaxpr(inner)
+        inputs = opened.constvars if name == "run_scoped" else opened.invars
+        if len(inputs) == len(operands):
+            yield from ((opened, own) for own, atom in zip(inputs, operands, strict=True) if atom is var)
 
 
 def _limit(kernel: KernelCall, target: TpuTarget) -> tuple[int, str]:

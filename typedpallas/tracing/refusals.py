@@ -46,7 +46,8 @@ def understood(error: Exception) -> Refusal | None:
         event = build(found, text) if found else None
         if event is not None:
             return Refusal(event, _named_place(words) or place, words)
-    return _of_index_map(error, words)
+    sliced = ranges_refused.event(error, words, _name(text))
+    return Refusal(sliced, place, words) if sliced is not None else _of_index_map(error, words)
 
 
 _AT = re.compile(r"(?:pallas_call kernel|Index map function|pallas_call) \S+ at (?P<file>.+?):(?P<line>\d+)")
@@ -155,7 +156,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Event | None
     ),
     (re.compile(r"Cannot (?P<function>concatenate) arrays with shapes that differ"), _operation("shape")),
     (re.compile(rf"cannot (?P<function>reshape) array of shape {_SHAPES} \(size"), _operation("shape")),
-    (re.compile(rf"Incompatible shapes for broadcasting: (?:shapes=)?\(?{_SHAPES}"), _operation("shape")),
+    (re.compile(rf"Incompatible shapes for broadcasting: (?:shapes=)?[\[(]?{_SHAPES}"), _operation("shape")),
     (re.compile(r"(?P<function>lax\.\w+) requires arguments to have the same dtypes, got"), _operation("dtype")),
     (re.compile(r"(?P<function>\w+) body function carry .*so the dtypes do not match"), _operation("dtype")),
     (re.compile(r"(?P<function>\w+) body function carry .*so the shapes do not match"), _operation("shape")),
@@ -180,6 +181,7 @@ def _of_index_map(error: Exception, words: str) -> Refusal | None:
         grid=sizes(traced.grid),
         parameters=len(list(_positional(traced.function))) if returns is None else traced.takes,
         results=int(returns["count"]) if returns else None,
+        prefetched=traced.takes - len(traced.grid),
         block=tuple("squeezed" if isinstance(d, str) else None if d is None else Size.of(d) for d in traced.block),
         array=tuple(Size.of(d) for d in traced.array),
     )

@@ -1,0 +1,57 @@
+"""Where index maps read their tables: an index past a table's end is as wrong as one past a ref's in the body."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from typedpallas import tpu
+from typedpallas.events_slices import Slice, SlicePart, Step
+from typedpallas.tracing import grid_bodies, grid_values, jaxapi
+from typedpallas.tracing.grid_values import Value
+from typedpallas.tracing.walk import KernelCall, Operand
+
+_CHOOSERS = frozenset({"select_n", "min", "max", "clamp", "rem", "cond", "pjit", "jit"})
+"""What can drop a number that was read: a map with one of them is left alone."""
+
+
+def reads(kernel: KernelCall, operand: Operand) -> Iterator[Slice]:
+    """Each read of a table, by the operand's index map, that leaves the table at some grid point."""
+    jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
+    extents = tuple(extent for extent in kernel.grid if extent is not None)
+    if len(extents) != len(kernel.grid) or 0 in extents:
+        return
+    if any(eqn.primitive.name in _CHOOSERS for eqn in jaxpr.eqns):
+        return
+    tables = dict(zip(jaxpr.invars[len(extents) :], kernel.operands, strict=False))
+    at, _ = grid_values.points(extents)
+    walked = grid_values.walked(at, extents)
+    env: dict[Any, Value] = {var: at[:, axis] for axis, var in enumerate(jaxpr.invars[: len(extents)])}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "get" and eqn.invars[0] in tables:
+            found = _outside(eqn, tables[eqn.invars[0]], env, at)
+            if found is not None:
+                yield found
+        env.update(zip(eqn.outvars, grid_values.results(eqn, env, walked), strict=True))
+
+
+def _outside(eqn: Any, table: Operand, env: dict[Any, Value], at: Any) -> Slice | None:
+    index = grid_bodies.rectangle(eqn)
+    if index is None or table.shape is None or len(index) != len(table.shape):
+        return None
+    parts = []
+    for axis, ((start, size), extent) in enumerate(zip(index, table.shape, strict=True)):
+        value = np.asarray(start) if isinstance(start, int) else grid_values.read(env, start)
+        if value is None or extent is None:
+            continue
+        values = np.broadcast_to(value, (len(at),))
+        wrong = np.nonzero((values < 0) | (values + size > extent))[0]
+        step = _step(at[wrong[0]], int(values[wrong[0]])) if len(wrong) else None
+        parts.append(SlicePart(axis=axis, extent=extent, start=None, size=size, squeezed=True, outside=step))
+    if all(part.outside is None for part in parts):
+        return None
+    return Slice(name=table.name, op="load", space=tpu.SMEM, dtype=table.dtype, parts=tuple(parts), laid_out=False)
+
+
+def _step(point: Any, start: int) -> Step:
+    return Step(at={f"grid id {axis}": int(value) for axis, value in enumerate(point)}, start=start)
