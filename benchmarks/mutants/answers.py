@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from benchmarks.mutants import interpret
 from benchmarks.mutants.subjects import Module
 from typedpallas.compilers import CompileError, compile_lowered, lower_for
 from typedpallas.compilers.ambient import target_context
@@ -20,7 +19,11 @@ from typedpallas.diagnostics import PlacementError
 from typedpallas.launching import checks
 from typedpallas.launching.errors import LaunchError
 
-_DEADLINE = 150.0
+_FRESH = get_context("forkserver")
+_FRESH.set_forkserver_preload(["benchmarks.mutants.interpret"])
+"""Fresh processes that have JAX imported and nothing computed yet."""
+
+_DEADLINE = 100.0
 """Seconds for interpret mode, both ways together; it may hang on a wait that nothing ends."""
 
 NOT_REACHED = "-"
@@ -82,16 +85,15 @@ def _compiled(module: Module, target: str) -> tuple[str, str]:
 
 def _interpreted(file: Path) -> tuple[str, str]:
     """Both interpret modes; a mode that does not end in time says ``hangs``, one that goes down ``crashes``."""
-    command = [sys.executable, "-m", "benchmarks.mutants.interpret", str(file)]
-    ended = "crashes"
-    try:
-        output = subprocess.run(
-            command, capture_output=True, text=True, timeout=_DEADLINE, env={**os.environ, "JAX_PLATFORMS": "cpu"}
-        ).stdout
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-        ended = "hangs"
-    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    log = file.with_suffix(".jsonl")
+    log.touch()
+    process = _FRESH.Process(target=interpret.main, args=(file, log))
+    process.start()
+    process.join(_DEADLINE)
+    ended = "hangs" if process.is_alive() else "crashes"
+    process.kill()
+    process.join()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
     said = {line["mode"]: line["said"] for line in lines}
     modes = next((line["modes"] for line in lines if "modes" in line), ["hlo", "machine"])
     for mode in modes:

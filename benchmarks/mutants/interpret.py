@@ -1,6 +1,6 @@
 """What interpret mode makes of one subject, in a process of its own, which may hang or go down.
 
-``python -m benchmarks.mutants.interpret FILE``: a JSON line with the modes, then one for each as it ends. The modes
+It leaves a JSON line with the modes, then one for each as it ends. The modes
 are Pallas's plain one (``hlo``) and the machine's own (``machine``): for TPUs with race detection, two cores and
 memory that is NaN until it is written; for Mosaic GPU with race detection.
 """
@@ -8,7 +8,6 @@ memory that is NaN until it is written; for Mosaic GPU with race detection.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,19 @@ from benchmarks.mutants.subjects import Module, execute
 from typedpallas import chips
 
 
-def main(file: Path) -> None:
-    """Print what each mode says: ``ok``, ``wrong``, ``race`` or the first line of an error."""
+def main(file: Path, log: Path) -> None:
+    """Write to ``log`` what each mode says of the subject: ``ok``, ``wrong``, ``race`` or an error's first line."""
     module = execute(file.read_text(), file)
     inputs = list(module.inputs(np.random.default_rng(0)))
     expected = module.reference(*inputs)
-    modes = _modes(module)
-    print(json.dumps({"mode": "", "said": "", "modes": list(modes)}), flush=True)
-    for name, mode in modes.items():
-        print(json.dumps({"mode": name, "said": _said(mode, inputs, expected)}), flush=True)
+    modes = _modes(module, file.read_text())
+    with log.open("a", buffering=1) as out:
+        print(json.dumps({"mode": "", "said": "", "modes": list(modes)}), file=out)
+        for name, mode in modes.items():
+            print(json.dumps({"mode": name, "said": _said(mode, inputs, expected)}), file=out)
 
 
-def _modes(module: Module) -> dict[str, Callable[..., Any]]:
+def _modes(module: Module, source: str) -> dict[str, Callable[..., Any]]:
     if chips.get(module.targets[0]).machine == "tpu":
         from jax.experimental.pallas import tpu as pltpu
 
@@ -41,7 +41,7 @@ def _modes(module: Module) -> dict[str, Callable[..., Any]]:
             "hlo": lambda *arrays: module.run(*arrays, interpret=True),
             "machine": lambda *arrays: module.run(*arrays, interpret=careful),
         }
-    if "plgpu.kernel" in Path(sys.argv[1]).read_text():
+    if "plgpu.kernel" in source:
         from jax.experimental.pallas import mosaic_gpu as plgpu
 
         def careful_gpu(*arrays: Any) -> Any:
@@ -76,7 +76,3 @@ def _same(found: Any, expected: Any) -> bool:
     close = 5e-2 if found.dtype.itemsize < 4 else 1e-3
     a, b = (np.asarray(x.astype(jnp.float32)) for x in (found, expected))
     return bool(np.allclose(a, b, rtol=close, atol=close))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
