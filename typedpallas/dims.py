@@ -129,6 +129,8 @@ class Size:
 
     def substitute(self, values: Mapping[str, SizeLike]) -> Size:
         """The size with the given names replaced; others stay."""
+        if not values:
+            return self
         total = Size.of(0)
         for monomial, count in self.terms:
             term = Size.of(count)

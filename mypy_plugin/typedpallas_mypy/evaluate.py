@@ -28,6 +28,7 @@ from mypy.nodes import (
 from mypy.types import Instance, TupleType, Type, TypeVarType, get_proper_type
 
 from typedpallas.dims import Size
+from typedpallas_mypy import names
 from typedpallas_mypy.bindings import bindings
 from typedpallas_mypy.facts import Types, Value
 from typedpallas_mypy.static import NOTHING, AnyInt, Constant, Cut, DTypeOf, Group, Like, Named, Static, Window
@@ -49,6 +50,8 @@ class Evaluator:
         """What the expression is; ``kind`` is its type, where the caller has it."""
         if depth > _DEPTH:
             return NOTHING
+        if isinstance(kind, Instance) and kind.type.fullname == names.BLOCK:
+            return self.of_type(kind)
         written = self._written(expression, depth)
         if not isinstance(written, type(NOTHING)):
             return written
@@ -68,6 +71,9 @@ class Evaluator:
     def of_type(self, kind: Type) -> Static:
         """What a value of this type is."""
         kind = get_proper_type(kind)
+        if isinstance(kind, Instance) and kind.type.fullname == names.BLOCK:
+            value = self.types.value(kind)
+            return NOTHING if value is None else value
         if isinstance(kind, TupleType):
             return Group("tuple", tuple(self._item_of_type(item) for item in kind.items))
         size = self.types.size(kind) if not isinstance(kind, TypeVarType) or self._is_dim(kind) else None
@@ -77,7 +83,7 @@ class Evaluator:
             return NOTHING
         ref = self.types.ref(kind)
         if ref is not None:
-            return Like(Value(ref.dtype, ref.shape, parameter=self._parameter(kind)))
+            return Like(Value(ref.dtype, ref.shape, parameter=self.types.element_parameter(kind)))
         value = self.types.value(kind)
         return NOTHING if value is None else value
 
@@ -88,11 +94,6 @@ class Evaluator:
 
     def _is_dim(self, parameter: TypeVarType) -> bool:
         return self.types.family(parameter) is None and self.types.value(parameter.upper_bound) is not None
-
-    def _parameter(self, kind: Type) -> TypeVarType | None:
-        base = self.types.ref_instance(kind)
-        dtype = self.types.dtype(base.args[1]) if base is not None else None
-        return dtype if isinstance(dtype, TypeVarType) else None
 
     # ------------------------------------------------------------------ by the words
 

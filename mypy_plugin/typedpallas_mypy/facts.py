@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from mypy.lookup import lookup_fully_qualified
 from mypy.maptype import map_instance_to_supertype
@@ -35,6 +35,9 @@ from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import names
 from typedpallas_mypy.canonical import simplified
 
+if TYPE_CHECKING:
+    from typedpallas.types import Direction
+
 ANY = AnyType(TypeOfAny.special_form)
 
 
@@ -57,8 +60,60 @@ class Value:
     weak: bool = False
     parameter: TypeVarType | None = None
 
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Every name that occurs in the shape."""
+        return frozenset(name for size in self.shape or () if size is not None for name in size.names)
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The value in one line; equal texts are equal values but for what a parameter is besides its name."""
+        shape = "*" if self.shape is None else [size if size is None else size.terms for size in self.shape]
+        name = self.parameter.name if self.parameter is not None else ""
+        return f"v{self.dtype}{'~' if self.weak else ''}<{name}>{shape}"
+
 
 UNKNOWN = Value(None, None)
+
+
+@record(frozen=True)
+class _Ref:
+    """A ref's type taken apart; ``base`` is the type seen as `Ref`."""
+
+    base: Instance
+    space: type[MemorySpace] | None
+    dtype: str | None
+    shape: Shape | None
+    direction: Direction
+    parameter: TypeVarType | None
+    """The type parameter that stands for the element type, where one does."""
+
+
+class _Seen:
+    """What was looked up and translated for the modules of one build; types are known by identity.
+
+    An entry holds its type, so that no other can have its identity.
+    """
+
+    def __init__(self, modules: dict[str, MypyFile] | None = None) -> None:
+        self.modules = modules
+        self.infos: dict[str, TypeInfo] = {}
+        self.bases: dict[TypeInfo, TypeInfo | None] = {}
+        self.refs: dict[int, tuple[Type, _Ref | None, tuple[TypeVarType, ...]]] = {}
+        self.values: dict[int, tuple[Type, Value | None, tuple[TypeVarType, ...]]] = {}
+
+
+_MOST_SEEN = 20_000
+_SEEN = _Seen()
+
+
+def _seen(api: HasModules | None) -> _Seen:
+    """What was seen in this build; nothing once another begins or it has grown too large."""
+    global _SEEN
+    modules = api.modules if api is not None else _SEEN.modules
+    if _SEEN.modules is not modules or len(_SEEN.refs) + len(_SEEN.values) > _MOST_SEEN:
+        _SEEN = _Seen(modules)
+    return _SEEN
 
 
 def info(api: HasModules, fullname: str) -> TypeInfo:
@@ -67,10 +122,13 @@ def info(api: HasModules, fullname: str) -> TypeInfo:
     Raises:
         LookupError: mypy has not read its module.
     """
-    symbol = lookup_fully_qualified(fullname, api.modules)
-    if symbol is None or not isinstance(symbol.node, TypeInfo):
-        raise LookupError(f"mypy knows no class {fullname}")
-    return symbol.node
+    known = _seen(api).infos
+    if fullname not in known:
+        symbol = lookup_fully_qualified(fullname, api.modules)
+        if symbol is None or not isinstance(symbol.node, TypeInfo):
+            raise LookupError(f"mypy knows no class {fullname}")
+        known[fullname] = symbol.node
+    return known[fullname]
 
 
 class Types:
@@ -79,6 +137,7 @@ class Types:
     def __init__(self, api: object) -> None:
         self.api = cast(HasModules, api)
         self._types: dict[str, TypeVarType] = {}
+        self._facts: Facts | None = None
 
     # ------------------------------------------------------------------ mypy to facts
 
@@ -114,10 +173,17 @@ class Types:
     def name(self, parameter: TypeVarType) -> str:
         """The name that stands for a type parameter: its own, unless another parameter has taken it."""
         name = parameter.name
-        while name in self._types and self._types[name].id != parameter.id:
+        while (taken := self._types.get(name)) is not None:
+            if taken.id == parameter.id:
+                return name
             name += "_"
         self._types[name] = parameter
+        self._facts = None
         return name
+
+    def _met(self, parameters: Iterable[TypeVarType]) -> bool:
+        """Take type parameters by their own names; false if one of these names is another's already."""
+        return all(self.name(parameter) == parameter.name for parameter in parameters)
 
     def shape(self, dims: Iterable[Type]) -> Shape | None:
         """The shape that a list of dims says; none if it may have any rank."""
@@ -142,24 +208,47 @@ class Types:
             kind = get_proper_type(kind.upper_bound)
         if not isinstance(kind, Instance):
             return None
-        base = next((i for i in kind.type.mro if names.is_ours(i.fullname, "Ref")), None)
+        known = _seen(self.api).bases
+        if kind.type not in known:
+            known[kind.type] = next((i for i in kind.type.mro if names.is_ours(i.fullname, "Ref")), None)
+        base = known[kind.type]
         return None if base is None else map_instance_to_supertype(kind, base)
 
     def ref(self, kind: Type, name: str = "") -> RefFact | None:
         """The facts of a ref; none if the type is no ref's."""
+        found = self._ref(kind)
+        if found is None:
+            return None
+        return RefFact(name=name, space=found.space, dtype=found.dtype, shape=found.shape, direction=found.direction)
+
+    def _ref(self, kind: Type) -> _Ref | None:
+        seen = _seen(self.api).refs
+        known = seen.get(id(kind))
+        if known is None or known[0] is not kind:
+            fresh = Types(self.api)
+            known = seen[id(kind)] = (kind, fresh._taken_apart(kind), tuple(fresh._types.values()))
+        return known[1] if self._met(known[2]) else self._taken_apart(kind)
+
+    def _taken_apart(self, kind: Type) -> _Ref | None:
         base = self.ref_instance(kind)
         own = get_proper_type(kind)
         if base is None or len(base.args) < 2:
             return None
         direction = names.direction(own.type) if isinstance(own, Instance) else None
         dtype = self.dtype(base.args[1])
-        return RefFact(
-            name=name,
+        return _Ref(
+            base=base,
             space=self.space(base.args[0]),
             dtype=dtype if isinstance(dtype, str) else None,
             shape=self.shape(base.args[2:]),
             direction=direction or "ref",
+            parameter=dtype if isinstance(dtype, TypeVarType) else None,
         )
+
+    def element_parameter(self, kind: Type) -> TypeVarType | None:
+        """The type parameter that stands for the element type of a ref."""
+        found = self._ref(kind)
+        return None if found is None else found.parameter
 
     def space(self, kind: Type) -> type[MemorySpace] | None:
         """The memory space that a type stands for."""
@@ -181,6 +270,16 @@ class Types:
 
     def value(self, kind: Type) -> Value | None:
         """What is known of a value of this type; none if it is neither an array nor a number."""
+        if not isinstance(kind, Instance) or kind.type.fullname != names.BLOCK:
+            return self._value(kind)
+        seen = _seen(self.api).values
+        known = seen.get(id(kind))
+        if known is None or known[0] is not kind:
+            fresh = Types(self.api)
+            known = seen[id(kind)] = (kind, fresh._value(kind), tuple(fresh._types.values()))
+        return known[1] if self._met(known[2]) else self._value(kind)
+
+    def _value(self, kind: Type) -> Value | None:
         kind = get_proper_type(kind)
         if isinstance(kind, TypeVarType):
             bound = get_proper_type(kind.upper_bound)
@@ -206,7 +305,9 @@ class Types:
     @property
     def facts(self) -> Facts:
         """What the bounds of the type parameters seen so far promise."""
-        return Facts(multiples={name: multiple_of(kind) for name, kind in self._types.items()})
+        if self._facts is None:
+            self._facts = Facts(multiples={name: multiple_of(kind) for name, kind in self._types.items()})
+        return self._facts
 
     # ------------------------------------------------------------------ facts to mypy
 
@@ -222,6 +323,10 @@ class Types:
         """The one type that says this size."""
         if size is None:
             return ANY
+        if len(size.terms) == 1 and size.terms[0][1] == 1 and len(size.terms[0][0]) == 1:
+            (atom,) = size.terms[0][0]
+            if isinstance(atom, str):
+                return self._types.get(atom, ANY)
         size = simplified(size, self.facts)
         if size.const is not None:
             return self.literal(size.const)

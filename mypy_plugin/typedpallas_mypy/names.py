@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from typing import TYPE_CHECKING, Final
@@ -48,7 +49,12 @@ def direction(info: TypeInfo) -> Direction | None:
 
 def space(info: TypeInfo) -> type[MemorySpace] | None:
     """The memory space that a class of the static face stands for."""
-    module, _, name = info.fullname.rpartition(".")
+    return _space(info.fullname)
+
+
+@functools.cache
+def _space(fullname: str) -> type[MemorySpace] | None:
+    module, _, name = fullname.rpartition(".")
     if not module.startswith("typedpallas"):
         return None
     found = getattr(importlib.import_module(module), name, None)
@@ -57,7 +63,13 @@ def space(info: TypeInfo) -> type[MemorySpace] | None:
 
 def dtype(info: TypeInfo) -> type[DType] | None:
     """The element type, or the family of element types, that a class of the static face stands for."""
-    if not info.fullname.startswith(PACKAGE):
+    return _dtype(info.fullname)
+
+
+@functools.cache
+def _dtype(fullname: str) -> type[DType] | None:
+    if not fullname.startswith(PACKAGE):
         return None
-    found = dtypes.from_name(info.name) or getattr(dtypes, info.name, None)
+    name = fullname.rpartition(".")[2]
+    found = dtypes.from_name(name) or getattr(dtypes, name, None)
     return found if isinstance(found, type) and issubclass(found, DType) else None

@@ -1,5 +1,6 @@
 """The plugin: one look-up and one guarded call for each hook. The work is done in `handlers`."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -69,7 +70,9 @@ _METHOD_SIGNATURES = _merged(h.method_signatures for h in HANDLERS)
 _ATTRIBUTES = _merged((h.attributes for h in HANDLERS), settled)
 
 
+@functools.cache
 def _found(finders: tuple[Finder, ...], fullname: str, wrap: Callable[[Hook], Hook] = _as_is) -> Hook | None:
+    """The hook of a name of a family. mypy asks anew for every call."""
     for finder in finders:
         hook = finder(fullname)
         if hook is not None:

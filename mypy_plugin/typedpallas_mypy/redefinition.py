@@ -19,10 +19,11 @@ def settled(hook: Hook) -> Hook:
 
     def run(context: Any) -> Type:
         result: Type = hook(context)
-        if context.api.options.allow_redefinition or not scope.speaks(result):
+        api = context.api
+        if api.options.allow_redefinition or id(context.context) not in rebound(api.tree):
             return result
-        if id(context.context) not in rebound(context.api.tree):
+        if not scope.speaks(result):
             return result
-        return answer.unknown(Types(context.api), result, anew=True)
+        return answer.unknown(Types(api), result, anew=True)
 
     return run

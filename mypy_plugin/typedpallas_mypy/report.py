@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mypy.errorcodes import ErrorCode
@@ -13,7 +13,7 @@ from typedpallas import chips, diagnostics, rules
 from typedpallas.chips import Target
 from typedpallas.dims import Facts
 from typedpallas.events import Context, Event
-from typedpallas.rules import Finding
+from typedpallas.rules import Finding, Rule
 from typedpallas_mypy import config
 
 
@@ -28,16 +28,21 @@ def _summary(slug: str) -> str:
     return text.splitlines()[0]
 
 
-def judge(api: Any, event: Event, facts: Facts, places: Mapping[str, Place]) -> bool:
-    """Judge an event on no target and on every configured one; whether anything was refuted.
+type Places = Mapping[str, Place] | Callable[[], Mapping[str, Place]]
+"""The expression for each blame (``value``, ``index``, ...), ``""`` for the whole construct; or what finds these.
 
-    ``places`` gives the expression for each blame (``value``, ``index``, ...); ``""`` is the whole construct.
-    """
-    refuted = False
-    for finding, targets in _findings(event, facts):
-        refuted = True
-        emit(api, finding, places.get(finding.blame, places[""]), targets)
-    return refuted
+Nearly every construct is right, and then nobody asks.
+"""
+
+
+def judge(api: Any, event: Event, facts: Facts, places: Places) -> bool:
+    """Judge an event on no target and on every configured one; whether anything was refuted."""
+    found = _findings(event, facts)
+    if found:
+        at = places() if callable(places) else places
+        for finding, targets in found:
+            emit(api, finding, at.get(finding.blame, at[""]), targets)
+    return bool(found)
 
 
 def judge_any(api: Any, events: Sequence[Event], facts: Facts, places: Mapping[str, Place]) -> None:
@@ -45,7 +50,7 @@ def judge_any(api: Any, events: Sequence[Event], facts: Facts, places: Mapping[s
 
     A value whose type is a union has one event for each item, and not every item need reach the place.
     """
-    found = [list(_findings(event, facts)) for event in events]
+    found = [_findings(event, facts) for event in events]
     slugs = [{finding.rule for finding, _ in findings} for findings in found]
     common = set.intersection(*slugs) if slugs else set()
     for finding, targets in found[0] if found else ():
@@ -53,26 +58,46 @@ def judge_any(api: Any, events: Sequence[Event], facts: Facts, places: Mapping[s
             emit(api, finding, places.get(finding.blame, places[""]), targets)
 
 
-def _findings(event: Event, facts: Facts) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+class _Anywhere(Context):
+    """No target; notes whether a rule wanted one. A rule that did not says the same of every target."""
+
+    wanted = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("target", "machine"):
+            object.__setattr__(self, "wanted", True)
+        return object.__getattribute__(self, name)
+
+
+def _findings(event: Event, facts: Facts) -> list[tuple[Finding, tuple[str, ...]]]:
     """What is refuted, each with the targets on which it is; no targets if it is wrong everywhere."""
-    everywhere = [f for f in rules.judge(event, Context(facts=facts)) if f.verdict == "refuted"]
-    for finding in everywhere:
-        yield finding, ()
+    targets = _targets(event)
+    if not targets:
+        return [(f, ()) for f in rules.judge(event, Context(facts=facts)) if f.verdict == "refuted"]
+    everywhere: list[Finding] = []
+    particular: list[Rule] = []
+    for rule in rules.judging(event):
+        anywhere = _Anywhere(facts=facts)
+        everywhere += [f for f in rule.judge(event, anywhere) if f.verdict == "refuted"]
+        if anywhere.wanted:
+            particular.append(rule)
     said = {(finding.rule, finding.blame) for finding in everywhere}
-    on: dict[Finding | tuple[str, str, str], tuple[Finding, list[str]]] = {}
-    for target in _targets(event):
-        for finding in rules.judge(event, Context(facts=facts, target=target)):
+    on: dict[tuple[str, str, str], tuple[Finding, list[str]]] = {}
+    for target in targets if particular else ():
+        context = Context(facts=facts, target=target)
+        for finding in (finding for rule in particular for finding in rule.judge(event, context)):
             if finding.verdict != "refuted" or (finding.rule, finding.blame) in said:
                 continue
             key = (finding.rule, finding.blame, diagnostics.headline(finding))
             on.setdefault(key, (finding, []))[1].append(target.name)
-    for finding, targets in on.values():
-        yield finding, tuple(targets)
+    return [*((finding, ()) for finding in everywhere), *((f, tuple(names)) for f, names in on.values())]
 
 
 def _targets(event: Event) -> list[Target]:
     """The configured targets; only those of the event's own machine, where a space names one that is there."""
     targets = [chips.get(name) for name in config.targets()]
+    if not targets:
+        return targets
     machine = getattr(getattr(getattr(event, "ref", event), "space", None), "machine", None)
     same = [target for target in targets if target.machine == machine]
     return same or targets

@@ -5,6 +5,7 @@ Code without such annotations is checked exactly as without the plugin.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from mypy.nodes import FuncItem
@@ -13,12 +14,13 @@ from mypy.types import CallableType, Instance, TupleType, Type, TypeVarType, Uni
 from typedpallas_mypy import names, version
 
 _KEPT = 4096
+_STATIC_MODULE = names.STATIC.rstrip(".")
 _SPEAKS: dict[int, tuple[Type, bool]] = {}
 
 
 def concerned(api: Any) -> bool:
     """Whether this file may hold kernels at all: it is no installed package's, and typedpallas was read."""
-    return names.STATIC.rstrip(".") in api.modules and not version.is_library(api.path)
+    return _STATIC_MODULE in api.modules and not version.is_library(api.path)
 
 
 def typed(api: Any) -> bool:
@@ -41,17 +43,23 @@ def _signature_speaks(signature: Type | None) -> bool:
     return known[1]
 
 
+def _any_speaks(kinds: Iterable[Type], depth: int) -> bool:
+    """Whether one of the types does; a loop, because mypy has unions of a dozen items for what JAX takes."""
+    for kind in kinds:  # noqa: SIM110
+        if speaks(kind, depth):
+            return True
+    return False
+
+
 def speaks(kind: Type, depth: int = 5) -> bool:
     """Whether a type holds one of the plugin's nominal types."""
     kind = get_proper_type(kind)
     if depth == 0:
         return False
     if isinstance(kind, Instance):
-        if kind.type.fullname.startswith(names.STATIC):
-            return True
-        return any(speaks(argument, depth - 1) for argument in kind.args)
+        return kind.type.fullname.startswith(names.STATIC) or (bool(kind.args) and _any_speaks(kind.args, depth - 1))
     if isinstance(kind, TupleType | UnionType):
-        return any(speaks(item, depth - 1) for item in kind.items)
+        return _any_speaks(kind.items, depth - 1)
     if isinstance(kind, UnpackType):
         return speaks(kind.type, depth - 1)
     if isinstance(kind, TypeVarType):

@@ -5,7 +5,7 @@ JAX is imported only for a call that no run has seen before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from typedpallas.dims import Facts, Size
@@ -26,7 +26,7 @@ def evaluate(call: Call, facts: Facts, families: Mapping[str, type[DType] | None
     leaves = call.leaves
     if any(isinstance(leaf, UnknownType) for leaf in leaves):
         return None
-    names = sorted({n for leaf in leaves for size in _sizes(leaf) for n in size.names})
+    names = sorted(frozenset().union(*map(_names, leaves)))
     multiples = tuple((n, facts.multiple(n)) for n in names)
     try:
         question = written.question(call, multiples, families)
@@ -83,9 +83,7 @@ def _parameters(leaves: list[Leaf]) -> dict[str, Any]:
     return {v.parameter.name: v.parameter for v in values if isinstance(v, Value) and v.parameter is not None}
 
 
-def _sizes(leaf: Leaf) -> Iterator[Size]:
-    if isinstance(leaf, Size):
-        yield leaf
-    elif isinstance(leaf, Value | Like | DTypeOf):
-        value = leaf if isinstance(leaf, Value) else leaf.value
-        yield from (size for size in value.shape or () if size is not None)
+def _names(leaf: Leaf) -> frozenset[str]:
+    if isinstance(leaf, Value | Size):
+        return leaf.names
+    return leaf.value.names if isinstance(leaf, Like | DTypeOf) else frozenset()

@@ -34,8 +34,7 @@ def question(call: Call, multiples: tuple[tuple[str, int], ...], families: Mappi
 
 def _item(item: Static) -> str:
     if isinstance(item, Value):
-        parameter = item.parameter.name if item.parameter is not None else ""
-        return f"v{item.dtype}{'~' if item.weak else ''}<{parameter}>{_shape(item)}"
+        return item.text
     if isinstance(item, Constant):
         if item.kind not in _PLAIN:
             raise Unwritable(repr(item.value))
@@ -53,12 +52,6 @@ def _item(item: Static) -> str:
     if isinstance(item, AnyInt):
         return "i"
     raise Unwritable(repr(item))
-
-
-def _shape(value: Value) -> str:
-    if value.shape is None:
-        return "*"
-    return str([size if size is None else size.terms for size in value.shape])
 
 
 def answer(outcome: Outcome | Refused) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typedpallas.events import Context, Event
 from typedpallas.rules.base import Example, Finding, Level, Rule
 
-__all__ = ["Example", "Finding", "Level", "Rule", "all_rules", "by_slug", "judge"]
+__all__ = ["Example", "Finding", "Level", "Rule", "all_rules", "by_slug", "judge", "judging"]
 
 
 @functools.cache
@@ -47,7 +47,12 @@ def _by_event() -> dict[type, tuple[Rule, ...]]:
     return {kind: tuple(rule for rule in all_rules().values() if kind in rule.judges) for kind in kinds}
 
 
+def judging(event: Event) -> tuple[Rule, ...]:
+    """The rules that look at this kind of event."""
+    return _by_event().get(type(event), ())
+
+
 def judge(event: Event, context: Context) -> Iterator[Finding]:
     """Everything that the rule book has to say about an event."""
-    for rule in _by_event().get(type(event), ()):
+    for rule in judging(event):
         yield from rule.judge(event, context)

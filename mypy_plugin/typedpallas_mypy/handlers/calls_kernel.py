@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Final
 
 from mypy.nodes import ARG_OPT, ARG_POS, ARG_STAR, ArgKind
-from mypy.types import CallableType, Instance, Type, TypeVarType, get_proper_type
+from mypy.types import CallableType, Instance, Type, get_proper_type
 
 from typedpallas.dims import Facts
 from typedpallas.events import RefFact
@@ -98,9 +98,7 @@ def _parameter(types: Types, annotation: Type, name: str, kind: ArgKind) -> Para
     ref = types.ref(annotation, name)
     if ref is None:
         return Parameter(RefFact(name=name, space=None, dtype=None, shape=None), optional=optional)
-    base = types.ref_instance(annotation)
-    assert base is not None
-    parameter = types.dtype(base.args[1])
+    parameter = types.element_parameter(annotation)
     if ref.space is not None and not ref.space.data:
         ref = replace(ref, shape=None, dtype=None)
-    return Parameter(ref, parameter.name if isinstance(parameter, TypeVarType) else None, optional)
+    return Parameter(ref, parameter.name if parameter is not None else None, optional)

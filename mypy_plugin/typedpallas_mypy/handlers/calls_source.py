@@ -6,6 +6,7 @@ the file that is being checked. Anything assigned twice, rebound, or changed in 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -25,9 +26,13 @@ class Source:
     def __init__(self, api: Any, types: Types) -> None:
         self.api = api
         self.types = types
-        self.uses = calls_uses.uses(api.tree)
         self.known: dict[n.SymbolNode, Size] = {}
         """Variables that stand for a size of their own: the parameters of an index map."""
+
+    @functools.cached_property
+    def uses(self) -> calls_uses.Uses:
+        """How the file's variables are used; most calls are written out and never ask."""
+        return calls_uses.uses(self.api.tree)
 
     def definition(self, expression: n.Expression) -> n.Expression:
         """The expression itself, or the one value that the variable which it names ever gets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from typedpallas.events import CallSizes, IndexMap, LaunchText
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.handlers import calls_kernel, calls_match, calls_told, specs
-from typedpallas_mypy.handlers.calls_match import Match
+from typedpallas_mypy.handlers.calls_match import Match, Slot
 from typedpallas_mypy.handlers.calls_source import Source, arguments
 from typedpallas_mypy.handlers.calls_text import Written, string, strings, written
 from typedpallas_mypy.hooks import Hooks
@@ -65,16 +66,14 @@ def _unreadable(api: Any, text: Written, grid: str, given: Mapping[str, n.Expres
 def _judge_match(api: Any, source: Source, match: Match, text: Written, given: Mapping[str, n.Expression]) -> bool:
     """Operands, blocks, sizes, index maps and grid axes, each at its own part of the text."""
     kernel, node = match.kernel, given["kernel"]
-    places: dict[str, n.Context] = {f"parameter[{p.ref.name}]": node for p in kernel.parameters}
     event = calls_match.operands(match.pattern, kernel)
+    places: dict[str, n.Context] = {f"parameter[{p.ref.name}]": node for p in kernel.parameters}
     if report.judge(api, event, kernel.facts, {**places, "": text.node}):
         return True
     wrong = False
     for position, argument in calls_match.arguments(match):
         slot = (match.inputs + match.outputs)[position]
-        windows = range(len(slot.operand.windows))
-        places = {f"block[{axis}]": text.window(position, slot.operand, axis) for axis in windows}
-        wrong |= report.judge(api, argument, kernel.facts, {**places, "": text.operand(position)})
+        wrong |= report.judge(api, argument, kernel.facts, functools.partial(_of_blocks, text, position, slot))
     if "dims" in given:
         names = calls_told.sizes_by_name(source, given["dims"]) or {}
         known = (*match.names, *match.pattern.grid)
@@ -87,6 +86,13 @@ def _judge_match(api: Any, source: Source, match: Match, text: Written, given: M
     for axis in calls_match.grid_axes(match, parallel or ()):
         wrong |= report.judge(api, axis, kernel.facts, {"": axes})
     return wrong
+
+
+def _of_blocks(text: Written, position: int, slot: Slot) -> dict[str, n.Context]:
+    """Where the parts of an operand's block stand in the pattern."""
+    windows = range(len(slot.operand.windows))
+    places = {f"block[{axis}]": text.window(position, slot.operand, axis) for axis in windows}
+    return {**places, "": text.operand(position)}
 
 
 def _judge_own_map(api: Any, source: Source, match: Match, position: int, call: n.CallExpr) -> bool:

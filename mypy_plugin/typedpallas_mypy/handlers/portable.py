@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mypy.nodes import TempNode
 from mypy.plugin import FunctionContext
-from mypy.types import Instance, Type, TypeVarType, get_proper_type
+from mypy.types import Instance, Type, get_proper_type
 
 from typedpallas import solve
 from typedpallas.events import Operation
@@ -36,13 +36,10 @@ def _computed(context: FunctionContext, function: str, shown: str) -> Type:
 def _loaded(types: Types, argument: Argument) -> Argument:
     """A ref as the value that is in it; anything else as it is."""
     keyword, _, kind = argument
-    base = types.ref_instance(kind)
     ref = types.ref(kind)
-    if base is None or ref is None:
+    if ref is None:
         return argument
-    dtype = types.dtype(base.args[1])
-    parameter = dtype if isinstance(dtype, TypeVarType) else None
-    block = types.block(Value(ref.dtype, ref.shape, parameter=parameter))
+    block = types.block(Value(ref.dtype, ref.shape, parameter=types.element_parameter(kind)))
     return keyword, TempNode(block), block
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from mypy.nodes import Context as Place
 from mypy.nodes import Expression, NameExpr
 from mypy.plugin import AttributeContext, MethodContext
-from mypy.types import Instance, Type, TypeVarType, UnionType, get_proper_type
+from mypy.types import Instance, Type, UnionType, get_proper_type
 
 from typedpallas.events import Access, Operation, RefFact, Shape
 from typedpallas_mypy import names, report
@@ -28,7 +28,7 @@ def _load(context: MethodContext) -> Type:
     moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0])
     places: dict[str, Place] = {"": context.context, "index": context.args[0][0]}
     report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, places)
-    return types.block(Value(ref.dtype, moved, parameter=_parameter(types, context.type)))
+    return types.block(Value(ref.dtype, moved, parameter=types.element_parameter(context.type)))
 
 
 def _store(context: MethodContext) -> Type:
@@ -65,7 +65,7 @@ def _method_load(context: MethodContext) -> Type:
         return context.default_return_type
     moved = _moved(context, types, ref)
     report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, {"": context.context})
-    return types.block(Value(ref.dtype, moved, parameter=_parameter(types, context.type)))
+    return types.block(Value(ref.dtype, moved, parameter=types.element_parameter(context.type)))
 
 
 def _method_store(context: MethodContext) -> Type:
@@ -154,12 +154,6 @@ def _name(place: Place) -> str:
     while base is not None and not isinstance(base, NameExpr):
         base = next((inner for part in ("callee", "expr", "base") if (inner := getattr(base, part, None))), None)
     return base.name if base is not None else "the ref"
-
-
-def _parameter(types: Types, kind: Type) -> TypeVarType | None:
-    base = types.ref_instance(kind)
-    dtype = types.dtype(base.args[1]) if base is not None else None
-    return dtype if isinstance(dtype, TypeVarType) else None
 
 
 def _at_attribute(context: AttributeContext) -> Type:

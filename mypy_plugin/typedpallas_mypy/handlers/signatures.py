@@ -39,7 +39,9 @@ type SignatureContext = FunctionSigContext | MethodSigContext
 
 
 def function(fullname: str) -> Hook | None:
-    """The hook for any function that is not another library's."""
+    """The hook for any function that is not another library's. Methods of refs and blocks take no dims to solve."""
+    if fullname.startswith(names.STATIC):
+        return None
     root = fullname.partition(".")[0]
     return None if root in names.LIBRARIES_OF_OTHERS or root in ("jax", "numpy") else _solved
 
