@@ -143,7 +143,7 @@ def _products() -> Iterator[Kernel]:
     """Matrix products of each element type, with both widths of the result, at each precision."""
     for kind, narrow, precision in itertools.product(TYPES, (False, True), (None, "HIGHEST")):
         whole = jnp.issubdtype(kind, jnp.integer)
-        if (narrow or precision) and kind not in (f32, bf16):
+        if narrow and kind not in (f32, bf16):
             continue
         result = bf16 if narrow else i32 if whole else f32
         wanted = precision and jax.lax.Precision[precision]

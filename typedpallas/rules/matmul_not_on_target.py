@@ -112,12 +112,12 @@ def _on_tpu(event: Applied, chip: TpuTarget) -> _Refusal | None:
             f"a `{dtypes.short(result)}` one",
             f"ask for it, `preferred_element_type=jnp.{wide}`, and convert the result",
         )
-    if kind == "bfloat16" and _raised(event.parameters.get("precision")):
+    if kind != "float32" and _raised(event.parameters.get("precision")):
         return (
             "a TPU",
             "`f32` operands for a precision above the default",
-            "`bf16` ones",
-            "leave the precision at its default; the result is accumulated in f32 all the same",
+            f"`{dtypes.short(kind)}` ones",
+            "leave the precision at its default; the result is accumulated in 32 bits all the same",
         )
     return None
 
