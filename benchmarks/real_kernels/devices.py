@@ -45,8 +45,8 @@ def _device(target: Target) -> _Device:
 
 
 @contextmanager
-def described(target: Target) -> Iterator[None]:
-    """Inside, whoever asks JAX for devices is told of one like the target."""
+def described(target: Target, count: int = 1) -> Iterator[None]:
+    """Inside, whoever asks JAX for devices is told of one like the target, and that there are ``count``."""
     device = _device(target)
 
     def devices(*args: Any, **kwargs: Any) -> list[_Device]:
@@ -55,6 +55,8 @@ def described(target: Target) -> Iterator[None]:
     with ExitStack() as stack:
         for module, name in ((jax, "devices"), (jax, "local_devices")):
             stack.enter_context(patch.object(module, name, devices))
+        for name in ("device_count", "local_device_count"):
+            stack.enter_context(patch.object(jax, name, lambda *args, **kwargs: count))
         stack.enter_context(patch.object(jax, "default_backend", lambda: device.platform))
         stack.enter_context(patch.object(jax.extend.backend, "get_default_device", lambda: device))
         yield

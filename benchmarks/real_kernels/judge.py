@@ -53,7 +53,7 @@ def judge(name: str, target: str, folder: str, compiling: bool) -> Record:
     call = CALLS[name]
     if not packages.is_there(call.package):
         return Record(name, target, "skipped")
-    with _described(target):
+    with _described(target, call.mesh or 1):
         begin = time.monotonic()
         try:
             record = _checked(call, target)
@@ -65,9 +65,9 @@ def judge(name: str, target: str, folder: str, compiling: bool) -> Record:
 
 
 @contextmanager
-def _described(target: str) -> Iterator[None]:
+def _described(target: str, count: int) -> Iterator[None]:
     chip = chips.get(target)
-    with target_context(chip), devices.described(chip):
+    with target_context(chip), devices.described(chip, count):
         yield
 
 
