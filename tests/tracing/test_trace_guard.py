@@ -6,7 +6,7 @@ import pytest
 from jax.experimental import pallas as pl
 
 import typedpallas as tp
-from typedpallas.tracing import check, windows
+from typedpallas.tracing import memory, windows
 from typedpallas.tracing.guard import CheckerFault
 
 S = jax.ShapeDtypeStruct((7, 128), jnp.float32)
@@ -28,7 +28,7 @@ def _broken(kernel, context):
 
 def test_the_rest_is_still_judged(monkeypatch):
     monkeypatch.delenv("TYPEDPALLAS_DEBUG", raising=False)
-    monkeypatch.setattr(check.memory, "events", _broken)
+    monkeypatch.setattr(memory, "events", _broken)
     with pytest.warns(CheckerFault, match="could not check the memory of `_kernel`"):
         report = tp.check(_run, S, target="tpu-v5e")
     assert {item.rule for item in report.diagnostics} == {"unaligned-lane"}
@@ -43,6 +43,6 @@ def test_nothing_is_refused_for_it(monkeypatch):
 
 def test_debugging_raises_it(monkeypatch):
     monkeypatch.setenv("TYPEDPALLAS_DEBUG", "1")
-    monkeypatch.setattr(check.memory, "events", _broken)
+    monkeypatch.setattr(memory, "events", _broken)
     with pytest.raises(KeyError):
         tp.check(_run, S, target="tpu-v5e")
