@@ -122,7 +122,6 @@ def rows_that_no_program_owns(side: Side) -> Any:
     H100,
     "primitive-not-on-target",
     S(16),
-    caught=False,
     reference=lambda x: jnp.concatenate([jnp.zeros(8, f32), x[:8]]),
 )
 def concatenation(side: Side) -> Any:

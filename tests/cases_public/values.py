@@ -137,7 +137,6 @@ def bf16_norm_on_an_old_chip(side: Side) -> Any:
     "dtype-not-on-target",
     S(8, 16, dtype=bf16),
     S(8, 16, dtype=bf16),
-    caught=False,
     reference=lambda a, b: (a.astype(f32) / b.astype(f32)).astype(bf16),
     inputs=(jnp.full((8, 16), 1.5, bf16), jnp.full((8, 16), 1.25, bf16)),
     tolerance=1e-2,
@@ -299,7 +298,6 @@ def boolean_not(side: Side) -> Any:
     "primitive-not-on-target",
     S(8, 128, dtype=i32),
     S(8, 128),
-    caught=False,
     reference=lambda rows, x: jnp.take_along_axis(x, rows, 0),
 )
 def gather_along_sublanes_on_v4(side: Side) -> Any:

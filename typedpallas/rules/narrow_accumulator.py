@@ -43,8 +43,8 @@ class NarrowAccumulator(Rule):
     The accumulator is wide, so the result looks as if it had 32 bits; but every step throws away what the matrix unit
     had computed, and the sum is no better than a 16-bit one. Only a part that comes from a 32-bit product or sum, is
     rounded, widened again and used for nothing but the accumulation is reported. Rounding once, at the end, is fine,
-    and so are accumulators that are narrow by themselves. Where the sum is not a result of the kernel as it is, it may
-    be rounded later anyway: then the verdict is left open.
+    and so are accumulators that are narrow by themselves. Where the sum is not a result of the kernel as it is, it
+    may be rounded later anyway: then the verdict is left open.
 
     Machines: all. Source: the numbers. With 64 parts the relative error is about 1e-3 for such a sum, and 1e-7 for
     one whose parts stay wide (interpret mode, against 64-bit sums).

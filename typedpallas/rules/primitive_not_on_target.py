@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.chips import GpuTarget
 from typedpallas.events import Applied, Context, Event
+from typedpallas.rules import _refused
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -32,6 +33,10 @@ _INSTEAD = {
     "gather": "index the ref with an array of indices when it is loaded",
     "sort": "sort before or after the kernel",
 }
+_INSTEAD_ON_CHIP = {
+    "gather": "compare and select: `jnp.where(rows == k, x[k : k + 1, :], found)` for each row `k`",
+    "concatenate": "select by position: `jnp.where(place < n, first, second)`, or store the parts one by one",
+}
 _HOPPER = frozenset({"wgmma_ref", "wgmma_accumulator_deref", "wgmma_wait"})
 """Warp-group matrix products: of compute capability 9.0 alone."""
 _BLACKWELL = frozenset({"tcgen05_mma", "tcgen05_commit_arrive"})
@@ -45,7 +50,8 @@ class PrimitiveNotOnTarget(Rule):
     JAX gives the operation: `x[0:8]` on a loaded value is `slice`, `jnp.dot` is `dot_general`.
 
     Machines: all. Source: the lowering tables of the installed JAX; for `wgmma` and `tcgen05`, the compiler's
-    refusals on b200 and h100.
+    refusals on b200 and h100; else the compilers, asked about each operation in several shapes and on each element
+    type (`benchmarks/operations.py`). With another version of JAX than the one asked, that verdict is left open.
     """
 
     slug = "primitive-not-on-target"
@@ -69,6 +75,29 @@ class PrimitiveNotOnTarget(Rule):
                 yield self._missing(event, context.target.name, "an operation of every GPU, or `plgpu.tcgen05_mma`")
             if event.primitive in _BLACKWELL and major < 10:
                 yield self._missing(event, context.target.name, "an operation of every GPU, or `plgpu.wgmma`")
+        if event.lowered is not False and event.on_data and any(operand.shape for operand in event.operands):
+            yield from self._asked(event, context)
+
+    def _asked(self, event: Applied, context: Context) -> Iterator[Finding]:
+        """What the compiler was asked about, and refused on every element type."""
+        refusal = _refused.refusal(event, context)
+        if refusal is None or refusal.instead:
+            return
+        assert context.target is not None
+        notes = [f"the compiler's words: {refusal.words}"]
+        if not refusal.certain:
+            notes.append(f"jax {refusal.asked} refuses it; the installed one was not asked")
+        make = self.refuted if refusal.certain else self.open
+        yield make(
+            primitive=event.primitive,
+            where=context.target.name,
+            expected="an operation that the chip has",
+            found=_refused.key(event),
+            notes=tuple(notes),
+            help=_INSTEAD_ON_CHIP.get(
+                event.primitive, "compute it before or after the kernel, or from other operations"
+            ),
+        )
 
     def _missing(self, event: Applied, where: str, expected: str) -> Finding:
         return self.refuted(

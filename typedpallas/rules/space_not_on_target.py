@@ -39,7 +39,8 @@ class SpaceNotOnTarget(Rule):
     """A buffer is asked for in a memory space that the target does not have, or cannot give to a kernel.
 
     Spaces belong to a machine: TPU's `SMEM` is not a GPU's. Triton kernels have no scratch of any kind (their refs
-    are global memory, whatever a `BlockSpec` says); TMEM came with Blackwell (compute capability 10).
+    are global memory, whatever a `BlockSpec` says); TMEM came with Blackwell (compute capability 10). On a TPU,
+    scratch is VMEM, SMEM or semaphores: room in HBM has to be an operand.
 
     Machines: all. Source: JAX's lowerings and the compilers behind them, asked for every space as an operand and
     as scratch on v4 to 7x, and through Triton and Mosaic GPU on a100, h100 and b200.
@@ -88,6 +89,9 @@ def _refusal(event: Placement, context: Context) -> tuple[str, str, str] | None:
             return "a TPU", "`tpu.VMEM` or `tpu.SMEM`", "use the spaces of `typedpallas.tpu`"
         if space in _MEANT_FOR_COPIES:
             return "the compiler", "`tpu.VMEM` or `tpu.SMEM`", "put it in `tpu.VMEM`"
+        if scratch and space in (tpu.HBM, tpu.ANY):
+            advice = "put it in `tpu.VMEM`; for room in HBM, add an output with `pl.BlockSpec(memory_space=pl.ANY)`"
+            return "a kernel's scratch", "`tpu.VMEM` or `tpu.SMEM`", advice
         return None
     if context.backend == "mosaic_gpu":
         if space.machine == "tpu" and scratch:

@@ -77,7 +77,7 @@ def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
 def _placements(inner: Any, scope: _Scope, eqn: Any) -> Iterator[Located]:
     """The buffers that ``run_scoped`` makes."""
     for var in inner.invars:
-        space = jaxapi.declared_space(var.aval)
+        space = jaxapi.declared_space(var.aval) or scope.refs[var].space
         if space is not None:
             placement = Placement(name=scope.refs[var].name, space=space, role="scratch")
             yield Located(placement, jaxapi.place(eqn), scope.kernel)
