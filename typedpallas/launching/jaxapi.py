@@ -116,6 +116,11 @@ def here(fn: Callable[[], Any]) -> Callable[[], Any]:
     return call
 
 
+def settings() -> Any:
+    """What a trace depends on besides its function and its arguments: JAX's configuration, as a dictionary's key."""
+    return config.trace_context()
+
+
 def is_literal(atom: Any) -> bool:
     """Whether an equation's operand is a constant written into it."""
     return isinstance(atom, core.Literal)

@@ -83,6 +83,9 @@ def _check_names(found: Signature, given: binding.Given) -> None:
             raise LaunchError(f"`ragged`: expected block sizes ({', '.join(blocks)}), found `{name}`")
 
 
+_MOST_PASSED = 256
+
+
 @dataclass(frozen=True, eq=False)
 class Launch:
     """A kernel with its pattern: call it with arrays. It jits, vmaps and runs inside `jax.shard_map`."""
@@ -93,7 +96,11 @@ class Launch:
     backend: Backend | None
     interpret: Any
     tuning: Tuning
-    _compiled: dict[Any, Callable[..., Any]] = field(default_factory=dict, repr=False)
+    _compiled: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """The jitted call for each set of sizes, types and chips."""
+    _plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
+    _passed: set[Any] = field(default_factory=set, repr=False)
+    """Which of the calls were checked, each with JAX's settings at the time."""
 
     @property
     def __name__(self) -> str:
@@ -118,7 +125,7 @@ class Launch:
     def bind(self, *, tuning: Tuning | None = None, **sizes: int) -> "Launch":
         """The same launch with block sizes (in elements) given in advance; a call may replace them."""
         bound = replace(self.given, bound={**self.given.bound, **sizes})
-        return replace(self, given=bound, tuning=tuning or self.tuning, _compiled={})
+        return replace(self, given=bound, tuning=tuning or self.tuning, _compiled={}, _plans={}, _passed=set())
 
     def spec(self, *avals: Any, target: str | None = None, **sizes: int) -> Any:
         """What Pallas would be given for arrays like ``avals``. Print it to read it."""
@@ -150,7 +157,17 @@ class Launch:
             return traced.lower(lowering_platforms=platforms)
 
     def _plan(self, arrays: Sequence[Any], sizes: Mapping[str, int], target: Target | None) -> Plan:
-        return binding.bind(self.signature, arrays, replace(self.given, call=dict(sizes)), target)
+        """The plan for arrays of these types, made once for each set of them."""
+        types = tuple((type(a), getattr(a, "shape", None), getattr(a, "dtype", None)) for a in arrays)
+        key = (types, tuple((name, type(size), size) for name, size in sizes.items()), target)
+        try:
+            known = self._plans.get(key)
+        except TypeError:  # A size that is no number: binding says so.
+            return binding.bind(self.signature, arrays, replace(self.given, call=dict(sizes)), target)
+        if known is None:
+            known = binding.bind(self.signature, arrays, replace(self.given, call=dict(sizes)), target)
+            self._plans[key] = known
+        return known
 
     def _call(self, plan: Plan, way: Choice) -> Any:
         return backend_module(way.backend).prepare(plan, self.tuning, way, self.interpret)
@@ -171,28 +188,34 @@ class Launch:
         raise Unsupported(f"no backend runs `{self.__name__}` here. " + " ".join(refusals))
 
     def _jitted(self, plan: Plan, way: Choice, arrays: Sequence[Any], checked: bool) -> Callable[..., Any]:
-        """The traced and checked call, made once for each set of sizes, types and chips."""
-        key = (tuple((a.shape, a.dtype) for a in arrays), tuple(sorted(plan.sizes.items())), way, checked)
+        """The call for these sizes, types and chips; checked in the one trace that JAX makes of it."""
+        key = (tuple((a.shape, a.dtype) for a in arrays), tuple(sorted(plan.sizes.items())), way)
         if key not in self._compiled:
 
             def run(*operands: Any) -> Any:
-                return self._run(plan, way, operands, checked)
+                return _unpacked(self._call(plan, way).run(self.kernel, operands))
 
             run.__name__ = self.__name__
             self._compiled[key] = jax.jit(run, inline=True)
-        return self._compiled[key]
+        call = self._compiled[key]
+        if checked:
+            self._check_once(key, call, arrays, None if way.interpret else way.target)
+        found: Callable[..., Any] = call
+        return found
 
-    def _run(self, plan: Plan, way: Choice, operands: Sequence[Any], checked: bool) -> Any:
-        call = self._call(plan, way)
-        if not checked:
-            return _unpacked(call.run(self.kernel, operands))
-        traced = jax.make_jaxpr(functools.partial(_run_call, call, self.kernel))(*operands)
-        checks.check_traced(self.kernel, traced, None if way.interpret else way.target)
-        return _unpacked(jaxapi.evaluate(jaxapi.inner(traced), [*traced.consts, *operands]))
+    def _check_once(self, key: Any, call: Any, arrays: Sequence[Any], target: Target | None) -> None:
+        """Judge a call, unless it passed before.
 
-
-def _run_call(call: Any, kernel: Callable[..., None], *operands: Any) -> Any:
-    return call.run(kernel, operands)
+        The trace made for this is the one that JAX finds again when the call is made. What JAX forgets and traces
+        anew (`jax.clear_caches`) is the same program, as for all that is jitted, and is not judged again.
+        """
+        passed = (key, target, jaxapi.settings())
+        if passed in self._passed:
+            return
+        checks.check_traced(self.kernel, call.trace(*arrays).jaxpr, target)
+        if len(self._passed) >= _MOST_PASSED:
+            self._passed.clear()
+        self._passed.add(passed)
 
 
 def _unpacked(results: Sequence[Any]) -> Any:
