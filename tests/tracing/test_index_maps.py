@@ -331,3 +331,22 @@ def test_a_map_that_reads_past_its_table_is_refuted(index: Callable[..., Any], r
     report = tp.check(run, jax.ShapeDtypeStruct((4,), jnp.int32), array, target="tpu-v5e")
     rules = {item.rule for item in report.diagnostics if item.verdict == "refuted"}
     assert rules == ({"index-out-of-bounds"} if refuted else set())
+
+
+@pytest.mark.parametrize("step, verdicts", [(32, []), (16, ["open"]), (0, ["open"])])
+def test_programs_that_store_masked_vectors_side_by_side_do_not_race(step: int, verdicts: list[str]) -> None:
+    def kernel(x_ref: Any, out_ref: Any) -> None:
+        at = pl.program_id(0) * step + jnp.arange(32)
+        plt.store(out_ref.at[at], plt.load(x_ref.at[at], mask=at < 100), mask=at < 100)
+
+    def run(x: Any) -> Any:
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((100,), F32),
+            grid=(4,),
+            in_specs=[pl.BlockSpec((100,), lambda i: (0,))],
+            out_specs=pl.BlockSpec((100,), lambda i: (0,)),
+        )(x)
+
+    report = tp.check(run, jax.ShapeDtypeStruct((100,), F32), target="h100")
+    assert [item.verdict for item in report.diagnostics if item.rule == "write-race"] == verdicts

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from typedpallas.tracing import grid_values, jaxapi
+from typedpallas.tracing import grid_indices, grid_values, jaxapi
 
 type Ints = np.ndarray[Any, Any]
 type Tri = Literal["yes", "no", "unknown"]
@@ -32,9 +32,11 @@ class Touch:
     whole: bool = False
     """Whether it takes all elements of the block, unmasked."""
     starts: tuple[Ints, ...] | None = None
-    """The first element along each axis, at each grid point, of an access that is not masked."""
+    """The first element along each axis, at each grid point; none where it takes no plain rectangle."""
     sizes: tuple[int, ...] = ()
     """The elements along each axis of such an access."""
+    masked: bool = False
+    """Whether it may take less than ``starts`` and ``sizes`` say."""
     depends: frozenset[int] = frozenset()
     """Stores: the grid axes, `OLD` or data, that the value is computed from."""
 
@@ -48,6 +50,10 @@ class _State:
     output: Any
     when: Ints | None
     looped: bool = False
+    runs: dict[Any, Ints] = field(default_factory=dict)
+    """Vectors ``start + arange(n)`` to their start at each grid point."""
+    spread: dict[Any, grid_values.Value] = field(default_factory=dict)
+    """Vectors of one value to that value at each grid point."""
 
 
 @dataclass
@@ -77,6 +83,7 @@ def _walk(jaxpr: Any, state: _State, body: Body) -> None:
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         state.env.update(zip(eqn.outvars, grid_values.results(eqn, state.env, body.grid), strict=True))
+        _note_run(eqn, state, body)
         depends = _depends(eqn, state)
         if name == "select_n" and OLD in depends:
             body.selects_old = True
@@ -152,28 +159,30 @@ def _touch(eqn: Any, name: str, state: _State, body: Body, used: set[Any]) -> No
         body.touches.append(Touch("other", state.when))
         return
     starts, sizes, whole = _where(eqn, state, body)
+    masked = grid_indices.is_masked(eqn)
     value = jaxapi.accessed(eqn)[1]
     if value is None:
-        body.touches.append(Touch("load", state.when, whole, starts, sizes))
+        body.touches.append(Touch("load", state.when, whole, starts, sizes, masked))
         return
     adds = name == "addupdate"
     if adds or any(var in used for var in eqn.outvars):
-        body.touches.append(Touch("load", state.when, whole, starts, sizes))
+        body.touches.append(Touch("load", state.when, whole, starts, sizes, masked))
     origin = frozenset() if jaxapi.is_literal(value) else state.depends.get(value, frozenset())
     origin |= {OLD} if adds else frozenset()
-    body.touches.append(Touch("store", state.when, whole, starts, sizes, origin))
+    body.touches.append(Touch("store", state.when, whole, starts, sizes, masked, origin))
 
 
 def _where(eqn: Any, state: _State, body: Body) -> tuple[tuple[Ints, ...] | None, tuple[int, ...], bool]:
     """First element and size along each axis, and whether all of the block is taken; none where it is masked."""
-    index = rectangle(eqn)
+    masked = grid_indices.is_masked(eqn)
+    index = grid_indices.indexed(eqn, state.runs)
     shape = jaxapi.accessed(eqn)[0].aval.shape
     if index is None or len(index) != len(shape):
         return None, (), False
     starts: list[Ints] = []
-    whole = True
+    whole = not masked
     for (start, size), extent in zip(index, shape, strict=True):
-        value = np.asarray(start) if isinstance(start, int) else grid_values.read(state.env, start)
+        value = _start(start, state)
         if value is None:
             return None, (), False
         starts.append(np.broadcast_to(value, (body.points,)))
@@ -181,35 +190,30 @@ def _where(eqn: Any, state: _State, body: Body) -> tuple[tuple[Ints, ...] | None
     return tuple(starts), tuple(size for _, size in index), whole
 
 
-def rectangle(eqn: Any) -> list[tuple[Any, int]] | None:
-    """Start and size along each axis of an unmasked access; none where it is no plain rectangle."""
-    if "args_tree" in eqn.params:
-        parts = eqn.params["args_tree"].unflatten(eqn.invars)
-        transforms, mask = parts[1], parts[3 if eqn.primitive.name == "masked_swap" else 2]
-        if mask is not None:
-            return None
-    else:
-        first = {"get": 1, "swap": 2, "addupdate": 2}[eqn.primitive.name]
-        transforms = eqn.params["tree"].unflatten(eqn.invars[first:])
-    if not transforms:
-        return [(0, extent) for extent in jaxapi.accessed(eqn)[0].aval.shape]
-    if len(transforms) != 1 or not hasattr(transforms[0], "indices"):
-        return None
-    return _plain(transforms[0].indices)
+def _start(start: Any, state: _State) -> grid_values.Value:
+    if isinstance(start, int):
+        return np.asarray(start)
+    return state.runs.get(start) if grid_indices.is_vector(start) else grid_values.read(state.env, start)
 
 
-def _plain(indices: Sequence[Any]) -> list[tuple[Any, int]] | None:
-    found: list[tuple[Any, int]] = []
-    for index in indices:
-        if hasattr(index, "start"):
-            if index.stride != 1 or not isinstance(index.size, int):
-                return None
-            found.append((index.start, index.size))
-        elif isinstance(index, int) or getattr(getattr(index, "aval", None), "shape", None) == ():
-            found.append((index, 1))
-        else:
-            return None
-    return found
+def _note_run(eqn: Any, state: _State, body: Body) -> None:
+    """Remember what an equation makes if that is a vector ``start + arange(n)``."""
+    aval = getattr(eqn.outvars[0], "aval", None) if len(eqn.outvars) == 1 else None
+    if len(getattr(aval, "shape", ())) != 1 or np.dtype(getattr(aval, "dtype", "f4")).kind not in "iu":
+        return
+    name, out = eqn.primitive.name, eqn.outvars[0]
+    if name == "iota":
+        state.runs[out] = np.zeros(body.points, dtype=np.int64)
+    elif name == "broadcast_in_dim" and eqn.invars[0].aval.shape == ():
+        state.spread[out] = grid_values.read(state.env, eqn.invars[0])
+    elif name == "convert_element_type" and not jaxapi.is_literal(eqn.invars[0]) and eqn.invars[0] in state.runs:
+        state.runs[out] = state.runs[eqn.invars[0]]
+    elif name == "add":
+        for run, other in (eqn.invars, eqn.invars[::-1]):
+            scalar = other.aval.shape == ()
+            offset = grid_values.read(state.env if scalar else state.spread, other)
+            if not jaxapi.is_literal(run) and run in state.runs and offset is not None:
+                state.runs[out] = state.runs[run] + offset
 
 
 def stored_together(body: Body, ids: Ints, moves: frozenset[int]) -> Tri:
@@ -231,6 +235,8 @@ def stored_together(body: Body, ids: Ints, moves: frozenset[int]) -> Tri:
         keys = np.stack([ids[at], *(start[at] for start in touch.starts)], axis=1)
         if len(np.unique(keys, axis=0)) == len(keys):
             verdict = verdict if touch.whole or _one_size_apart(keys, touch) else "unknown"
+        elif touch.masked:
+            verdict = "unknown"
         elif touch.depends & (moves | {OLD}):
             return "yes"
         elif DATA in touch.depends:

@@ -7,7 +7,7 @@ import numpy as np
 
 from typedpallas import tpu
 from typedpallas.events_slices import Slice, SlicePart, Step
-from typedpallas.tracing import grid_bodies, grid_values, jaxapi
+from typedpallas.tracing import grid_indices, grid_values, jaxapi
 from typedpallas.tracing.grid_values import Value
 from typedpallas.tracing.walk import KernelCall, Operand
 
@@ -36,7 +36,7 @@ def reads(kernel: KernelCall, operand: Operand) -> Iterator[Slice]:
 
 
 def _outside(eqn: Any, table: Operand, env: dict[Any, Value], at: Any) -> Slice | None:
-    index = grid_bodies.rectangle(eqn)
+    index = grid_indices.rectangle(eqn)
     if index is None or table.shape is None or len(index) != len(table.shape):
         return None
     parts = []
