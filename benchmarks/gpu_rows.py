@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks.gpu_timing import Entry, Problem
+from typedpallas.kernels import rows as portable
 from typedpallas.kernels.gpu import rows
 from typedpallas.kernels.gpu.rows import RowTuning
 
@@ -35,6 +36,10 @@ def _problem(key: jax.Array, what: str, dtype: Any, quick: bool) -> Problem:
     work = _WORK[what]
     tunings: list[RowTuning | None] = [None] if quick else [None, *_tunings(jnp.dtype(dtype).itemsize, count)]
     ours = [Entry(_label(t), functools.partial(_ours, work, t), "ours") for t in tunings]
+    if what != "copy":
+        ours += [
+            Entry(f"Triton {warps} warps", functools.partial(_triton, what, warps), "ours") for warps in (4, 8, 16)
+        ]
     reference = functools.partial(_in_float32, _REFERENCE[what])
     vendor = Entry("XLA", lambda *xs: reference(*xs).astype(dtype), "vendor")
     return Problem(
@@ -64,6 +69,14 @@ def _label(tuning: RowTuning | None) -> str:
 
 def _ours(work: Any, tuning: RowTuning | None, x: jax.Array, *parameters: jax.Array) -> jax.Array:
     return rows.apply(work, x, parameters, tuning)
+
+
+def _triton(what: str, warps: int, x: jax.Array, *parameters: jax.Array) -> jax.Array:
+    kernel = getattr(portable, f"{what}_kernel")
+    options = () if what == "softmax" else (("epsilon", EPSILON),)
+    run = portable.launch(kernel, len(parameters), options, "triton", warps)
+    result: jax.Array = run(x, *(p.reshape(1, -1) for p in parameters), BR=1)
+    return result
 
 
 def _in_float32(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
@@ -103,7 +116,7 @@ def _shipped(what: str) -> Iterator[Entry]:
         elif what == "layer_norm":
             from jax.experimental.pallas.ops.gpu import layer_norm
 
-            run = functools.partial(layer_norm.layer_norm, num_warps=warps, eps=EPSILON)
+            run = functools.partial(_shipped_layer, layer_norm.layer_norm, warps)
             yield Entry(f"JAX's Triton {warps} warps", run, "jax")
         elif what == "rms_norm":
             from jax.experimental.pallas.ops.gpu import rms_norm
@@ -113,4 +126,8 @@ def _shipped(what: str) -> Iterator[Entry]:
 
 
 def _shipped_rms(run: Callable[..., jax.Array], warps: int, x: jax.Array, weight: jax.Array) -> jax.Array:
-    return run(x, weight, jnp.zeros_like(weight), num_warps=warps, eps=EPSILON)
+    return run(x[None], weight, jnp.zeros_like(weight), num_warps=warps, eps=EPSILON)[0]
+
+
+def _shipped_layer(run: Callable[..., jax.Array], warps: int, x: jax.Array, *parameters: jax.Array) -> jax.Array:
+    return run(x[None], *parameters, num_warps=warps, eps=EPSILON)[0]

@@ -28,13 +28,14 @@ def main() -> int:
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}, or parts of problems' names; all of them")
     parser.add_argument("--seconds", type=float, default=420, help="time for everything")
     parser.add_argument("--rounds", type=int, default=11, help="timed batches of each competitor")
+    parser.add_argument("--rest", type=float, default=0.0, help="seconds of rest before each batch")
     parser.add_argument("--quick", action="store_true", help="of our kernels, only the default configurations")
     parser.add_argument("--seed", type=int, default=None, help="of the random inputs; fresh unless given")
     parser.add_argument("--json", type=Path, default=None, help="also write every figure here")
     options = parser.parse_args()
     seed = secrets.randbits(31) if options.seed is None else options.seed
     device = jax.devices()[0]
-    print(f"jax {jax.__version__}, {device.device_kind}, seed {seed}", flush=True)
+    print(f"jax {jax.__version__}, {device.device_kind}, seed {seed}, rest {options.rest:g} s", flush=True)
     if device.platform != "gpu":
         print("no GPU here", file=sys.stderr)
         return 2
@@ -47,7 +48,7 @@ def main() -> int:
             print(f"{name}: no time left", flush=True)
             continue
         share = time.perf_counter() + left / (len(chosen) - number)
-        found = solve(make(), options.rounds, share)
+        found = solve(make(), options.rounds, share, options.rest)
         results += found
         print(_table(found), flush=True)
         if options.json is not None:

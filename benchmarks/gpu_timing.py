@@ -64,10 +64,11 @@ class Result:
         return statistics.median(self.seconds)
 
 
-def solve(problem: Problem, rounds: int, deadline: float) -> list[Result]:
+def solve(problem: Problem, rounds: int, deadline: float, rest: float) -> list[Result]:
     """Check every entry, then time those that are right: round by round, so that all meet the same clocks.
 
-    ``deadline``: of `time.perf_counter`; rounds that would begin after it are left out, the first never.
+    ``rest``: seconds before each batch in which nothing runs; without it, long products run at the clocks that the
+    power limit leaves. ``deadline``: of `time.perf_counter`; rounds that would begin after it are left out.
     """
     expected = jax.block_until_ready(jax.jit(problem.reference)(*problem.arrays))
     running: list[tuple[Result, Callable[..., Any], int]] = []
@@ -84,7 +85,9 @@ def solve(problem: Problem, rounds: int, deadline: float) -> list[Result]:
     for number in range(rounds):
         if number and time.perf_counter() > deadline:
             break
-        for result, run, calls in running:
+        turn = number % max(1, len(running))
+        for result, run, calls in running[turn:] + running[:turn]:
+            time.sleep(rest)
             result.seconds.append(_batch(run, problem.arrays, calls) / problem.chain)
     scale = 1e12 if problem.unit == "TFLOP/s" else 1e9
     for result, _, _ in running:

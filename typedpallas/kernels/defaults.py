@@ -30,6 +30,13 @@ def attention(queries: int, keys: int, itemsize: int) -> tuple[int, int]:
     return _power(queries, 128 if blackwell else 64, least=64), _power(keys, 64 if itemsize <= 2 else 16)
 
 
+def rows(count: int, columns: int, itemsize: int) -> int:
+    """Whole rows of one block: ``BR``. ``itemsize`` in bytes."""
+    if _backend() == "mosaic_tpu":
+        return min(max(16, 2**19 // (columns * itemsize) // 16 * 16), -(-count // 16) * 16) if count > 16 else count
+    return 1
+
+
 def _backend() -> str:
     return choices(None, None)[0].backend
 

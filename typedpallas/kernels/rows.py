@@ -1,0 +1,147 @@
+"""Softmax and norms along the last axis: streamed through shared memory on Hopper, blocks of rows elsewhere."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal as L
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+import typedpallas as tp
+from typedpallas import BLOCK, Dim, In, Out
+from typedpallas.events import Backend
+from typedpallas.kernels import defaults
+from typedpallas.launching.choose import choices
+
+_WARPS = 8
+"""Of one row of at least `_WIDE` elements on Triton."""
+_WIDE = 4096
+
+
+def softmax_kernel[T: tp.Float, BR: Dim, C: Dim](x: In[BLOCK, T, BR, C], out: Out[BLOCK, T, BR, C]) -> None:
+    """``exp(x) / sum(exp(x))`` of each row."""
+    rows = tp.load_rows(x).astype(jnp.float32) * math.log2(math.e)
+    weights = jnp.exp2(rows - tp.broadcast_rows(rows.max(axis=1), rows.shape))
+    out[...] = (weights * tp.broadcast_rows(1 / weights.sum(axis=1), rows.shape)).astype(out.dtype)
+
+
+def rms_norm_kernel[T: tp.Float, U: tp.Float, BR: Dim, C: Dim](
+    x: In[BLOCK, T, BR, C], weight: In[BLOCK, U, L[1], C], out: Out[BLOCK, T, BR, C], *, epsilon: float
+) -> None:
+    """``x / rms(x) * weight`` of each row."""
+    rows = tp.load_rows(x).astype(jnp.float32)
+    factor = lax.rsqrt((rows * rows).sum(axis=1) / rows.shape[1] + epsilon)
+    scaled = rows * tp.broadcast_rows(factor, rows.shape)
+    out[...] = (scaled * jnp.broadcast_to(weight[...].astype(jnp.float32), rows.shape)).astype(out.dtype)
+
+
+def layer_norm_kernel[T: tp.Float, U: tp.Float, BR: Dim, C: Dim](
+    x: In[BLOCK, T, BR, C],
+    weight: In[BLOCK, U, L[1], C],
+    bias: In[BLOCK, U, L[1], C],
+    out: Out[BLOCK, T, BR, C],
+    *,
+    epsilon: float,
+) -> None:
+    """``(x - mean) / deviation * weight + bias`` of each row."""
+    rows = tp.load_rows(x).astype(jnp.float32)
+    centred = rows - tp.broadcast_rows(rows.sum(axis=1) / rows.shape[1], rows.shape)
+    factor = lax.rsqrt((centred * centred).sum(axis=1) / rows.shape[1] + epsilon)
+    scaled = centred * tp.broadcast_rows(factor, rows.shape)
+    scale, shift = (jnp.broadcast_to(p[...].astype(jnp.float32), rows.shape) for p in (weight, bias))
+    out[...] = (scaled * scale + shift).astype(out.dtype)
+
+
+@functools.cache
+def launch(
+    kernel: Callable[..., None],
+    parameters: int,
+    options: tuple[tuple[str, float], ...],
+    backend: Backend | None = None,
+    warps: int | None = None,
+) -> tp.Launch:
+    """Takes ``x``, the parameters (shape ``(1, C)``) and the block size ``BR`` (rows)."""
+    return tp.launch(
+        functools.partial(kernel, **dict(options)),
+        f"(i BR) C{', 1 C' * parameters} -> (i BR) C",
+        grid="i",
+        ragged="BR",
+        backend=backend,
+        tuning=tp.Tuning(num_warps=warps),
+    )
+
+
+def softmax(x: jax.Array) -> jax.Array:
+    """``exp(x) / sum(exp(x))`` along the last axis.
+
+    Args:
+        x: any float type and shape.
+
+    Returns:
+        The shape and type of ``x``; computed in float32.
+    """
+    return _run("softmax", softmax_kernel, x, ())
+
+
+def rms_norm(x: jax.Array, weight: jax.Array, *, epsilon: float = 1e-5) -> jax.Array:
+    """``x / sqrt(mean(x ** 2) + epsilon) * weight`` along the last axis.
+
+    Args:
+        x: any float type and shape.
+        weight: any float type, shape ``x.shape[-1:]``.
+        epsilon: added to the mean of squares.
+
+    Returns:
+        The shape and type of ``x``; computed in float32.
+    """
+    return _run("rms_norm", rms_norm_kernel, x, (weight,), epsilon=epsilon)
+
+
+def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, *, epsilon: float = 1e-5) -> jax.Array:
+    """``(x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias`` along the last axis.
+
+    Args:
+        x: any float type and shape.
+        weight: any float type, shape ``x.shape[-1:]``.
+        bias: as ``weight``.
+        epsilon: added to the variance.
+
+    Returns:
+        The shape and type of ``x``; computed in float32.
+    """
+    return _run("layer_norm", layer_norm_kernel, x, (weight, bias), epsilon=epsilon)
+
+
+def _run(
+    name: str, kernel: Callable[..., None], x: jax.Array, parameters: Sequence[jax.Array], **options: float
+) -> jax.Array:
+    if x.ndim == 0:
+        raise tp.LaunchError(f"{name}: expected at least one axis, found shape {x.shape}")
+    for parameter in parameters:
+        if parameter.shape != x.shape[-1:]:
+            raise tp.LaunchError(f"{name}: expected parameters of shape {x.shape[-1:]}, found {parameter.shape}")
+    way = choices(None, None)[0]
+    columns = x.shape[-1]
+    backend: Backend | None = None
+    if not way.interpret and way.backend == "mosaic_gpu":
+        if parameters and _streams(way.capability, x):
+            from typedpallas.kernels.gpu import rows
+
+            work = functools.partial(getattr(rows, f"{name}_row"), *options.values())
+            return rows.apply(work, x, parameters, None)
+        backend = "triton"
+    flat = x.reshape(-1, columns)
+    warps = _WARPS if backend == "triton" and columns >= _WIDE else None
+    run = launch(kernel, len(parameters), tuple(options.items()), backend, warps)
+    block = defaults.rows(flat.shape[0], columns, x.dtype.itemsize)
+    result: jax.Array = run(flat, *(p.reshape(1, columns) for p in parameters), BR=block)
+    return result.reshape(x.shape)
+
+
+def _streams(capability: tuple[int, int] | None, x: jax.Array) -> bool:
+    """Whether the Hopper kernel takes such rows."""
+    from typedpallas.kernels.gpu import rows
+
+    return capability is not None and capability[0] == 9 and rows.lines(x.shape[-1], x.dtype.itemsize) is not None
