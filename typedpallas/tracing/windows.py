@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typedpallas.dims import Size
 from typedpallas.events import Context, Window
 from typedpallas.rules._blocks import BlockDim
-from typedpallas.tracing import grid_bodies, jaxapi
+from typedpallas.tracing import grid_indices, jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, Operand
 
@@ -39,7 +39,7 @@ def _is_stored_whole(kernel: KernelCall, operand: Operand) -> bool:
     ref = kernel.jaxpr.invars[kernel.operands.index(operand)]
     for eqn in kernel.jaxpr.eqns:
         if eqn.primitive.name in ("swap", "masked_swap") and jaxapi.accessed(eqn)[0] is ref:
-            index = grid_bodies.rectangle(eqn)
+            index = grid_indices.rectangle(eqn)
             if index is not None and tuple(index) == tuple((0, extent) for extent in operand.shape or ()):
                 return True
     return False
