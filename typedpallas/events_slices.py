@@ -37,6 +37,8 @@ class SlicePart:
     """Whether its bounds are looked at: a masked access may name what it never touches."""
     outside: Step | None = None
     """A step at which it leaves the dim; none if there is none, or it is not known to come."""
+    only: int | None = None
+    """The one value, of a number that the start is counted from and that data decides, with which it never leaves."""
     proves: Callable[[int], Known] = lambda divisor: "unknown"
     """Whether the compiler can tell that a number divides the start. Only for starts that are not one number."""
     breaks: Callable[[int], Step | None] = lambda divisor: None

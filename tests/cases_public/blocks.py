@@ -174,7 +174,6 @@ def slice_of_a_rank_one_block(side: Side) -> Any:
     V5E,
     "index-out-of-bounds",
     S(40, 128),
-    caught=False,
     reference=lambda x: x.sum(0, keepdims=True),
     tolerance=1e-4,
 )

@@ -335,7 +335,6 @@ def merge_of_two_odd_dims(side: Side) -> Any:
     "unaligned-slice",
     S(1, dtype=i32),
     S(8, 256),
-    caught=False,
     reference=lambda i, x: x + x[2, i[0]],
     inputs=(jnp.array([201], i32), jnp.arange(2048, dtype=f32).reshape(8, 256)),
 )

@@ -30,7 +30,7 @@ class IndexOutOfBounds(Rule):
 
     Nothing checks it when the kernel runs: a TPU reads and writes whatever lies there, or halts, and interpret mode
     moves the slice back inside, so tests pass. Indices do not count from the end: -1 is outside. What depends on data
-    is not judged, nor is what a mask leaves out.
+    is not judged, nor is what a mask leaves out; steps that fit from one loaded number only are left open.
 
     Machines: all. Source: the semantics of a ref, a window of just its extents. JAX itself refuses constants beyond
     the end (not below 0, nor a start of 0 that is too long); steps of loops and grids it does not look at.
@@ -50,6 +50,8 @@ class IndexOutOfBounds(Rule):
         assert isinstance(event, Slice)
         for number, part in enumerate(event.parts):
             step = part.outside
+            if part.only is not None:
+                yield self._counted(event, number, part, part.only)
             if step is None or part.size is None:
                 continue
             at = ", ".join(f"{name} = {value}" for name, value in step.at.items())
@@ -63,6 +65,18 @@ class IndexOutOfBounds(Rule):
                 notes=("nothing checks an index when the kernel runs: it reaches what lies beside the ref",),
                 help=_help(part, step),
             )
+
+    def _counted(self, event: Slice, number: int, part: SlicePart, only: int) -> Finding:
+        """Data decides where the steps begin, and they fit from one beginning only."""
+        return self.open(
+            blame="index",
+            name=event.name,
+            axis=number if part.axis is None else part.axis,
+            expected=_expected(part),
+            found="steps that are counted from a loaded number",
+            notes=(f"they take up the whole axis: it holds only where that number is {only}",),
+            help="pad the array by as much as the number can be, or clamp the start with `jnp.minimum`",
+        )
 
 
 def _span(part: SlicePart) -> int:

@@ -75,7 +75,7 @@ def _scan(walk: Walk, eqn: Any, frame: Frame) -> None:
     turn = Leaf(_label(eqn), 0, length - 1, known=True, unrolled=unrolled)
     strides = _strides(body, consts, count)
     inputs = [
-        None if stride is None else _counted(walk, start, stride, terms.leaf(turn), hidden=number > 0)
+        None if stride is None else _counted(walk, start, stride, terms.leaf(turn), hidden=number > 0 or stride != 1)
         for number, (start, stride) in enumerate(zip(starts, strides, strict=True))
     ]
     path = replace(frame.path, loops=(*frame.path.loops, turn))

@@ -1,6 +1,6 @@
 """The indices of a kernel's refs as slices in numbers, for the rules about bounds and alignment."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +114,7 @@ def _measured(part: Part, path: Path, known: Bounds, masked: bool) -> SlicePart:
         squeezed=part.squeezed,
         multiple=bounds(term, known).multiple,
         outside=None if masked or span is None else _outside(term, path, known, extent - span),
+        only=None if masked or span is None else _only(term, path, known, extent - span),
         proves=proves,
         breaks=breaks,
     )
@@ -134,6 +135,27 @@ def _outside(term: Term, path: Path, known: Bounds, last: int) -> Step | None:
     always = found.high if found.high is not None and found.high < 0 else None
     always = found.low if found.low is not None and found.low > last else always
     return Step(at={}, start=always) if always is not None and comes(path) else None
+
+
+def _only(term: Term, path: Path, known: Bounds, last: int) -> int | None:
+    """The one value of a number from data to which a start adds known steps that take up all the room there is."""
+    if term.op != "add" or not path.runs:
+        return None
+    for data, steps in (term.args, term.args[::-1]):
+        unknown = [leaf for leaf in leaves(data) if not leaf.known]
+        if not unknown or not all(leaf.followed for leaf in unknown) or any(not leaf.known for leaf in leaves(steps)):
+            continue
+        span, own = bounds(steps, known), bounds(data, known)
+        if span.low is None or span.high is None or span.low == span.high:
+            continue
+        low, high = max(-span.low, own.low or -span.low), last - span.high
+        if low == high and all(find(steps, path, _equals(end)) for end in (span.low, span.high)):
+            return low
+    return None
+
+
+def _equals(number: int) -> Callable[[Ints], Bools]:
+    return lambda values: values == number
 
 
 class _Layouts:

@@ -9,7 +9,7 @@ from typing import Literal
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
-from typedpallas.tracing import refused_calls, tracebacks
+from typedpallas.tracing import ranges_refused, refused_calls, tracebacks
 from typedpallas.tracing.body import sizes
 
 

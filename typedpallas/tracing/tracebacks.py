@@ -33,7 +33,8 @@ def place_of_error(error: BaseException) -> tuple[Place, str]:
     found, text = Place(), ""
     for frame in _frames(error):
         code = frame.tb_frame.f_code
-        if jaxapi.is_user_file(code.co_filename):
+        generated = code.co_filename == "<string>" and code.co_name == "__init__"  # a dataclass's
+        if jaxapi.is_user_file(code.co_filename) and not generated:
             line, end, start, stop = list(code.co_positions())[frame.tb_lasti // 2]
             found = Place(file=code.co_filename, line=frame.tb_lineno, column=(start or 0) + 1)
             written = linecache.getline(code.co_filename, line or 0)

@@ -7,7 +7,21 @@ from benchmarks.agreement.families.capacity import Capacity
 from benchmarks.agreement.families.copies import Copies
 from benchmarks.agreement.families.matmuls import Matmul
 from benchmarks.agreement.families.slices import Slices
+from benchmarks.agreement.families.slices_dma import SliceCopies
+from benchmarks.agreement.families.slices_forms import SliceForms
 from benchmarks.agreement.families.spaces import Spaces
 
-_ALL = (Blocks, GpuBlocks, Accumulate, GpuAccumulate, Spaces, Capacity, Slices, Matmul, Copies)
+_ALL = (
+    Blocks,
+    GpuBlocks,
+    Accumulate,
+    GpuAccumulate,
+    Spaces,
+    Capacity,
+    Slices,
+    SliceForms,
+    SliceCopies,
+    Matmul,
+    Copies,
+)
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
