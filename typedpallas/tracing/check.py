@@ -20,6 +20,7 @@ from typedpallas.tracing import (
     ranges_slices,
     refusals,
     tracebacks,
+    uses_padding,
     uses_shards,
     uses_sums,
     windows,
@@ -162,6 +163,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "what buffers hold from step to step": flow.events(kernel, context),
             "the slices": ranges_slices.events(kernel, context),
             "the sums": uses_sums.events(kernel),
+            "the padding": uses_padding.events(kernel),
         }
     for what, seen in parts.items():
         yield from guarded(seen, what, kernel.name)
