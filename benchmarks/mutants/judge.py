@@ -15,6 +15,7 @@ import typedpallas as tp
 from benchmarks.mutants import answers
 from benchmarks.mutants.answers import NOT_REACHED, Answers
 from benchmarks.mutants.subjects import Module, Subject, chip, execute
+from typedpallas.pattern import PatternError
 
 _CODE = re.compile(r": error: .*  \[(?P<code>[a-z0-9-]+)\]$", re.MULTILINE)
 _CONFIG = "[mypy]\nplugins = typedpallas_mypy\ncheck_untyped_defs = True\nallow_redefinition = True\n"
@@ -52,9 +53,9 @@ def judge(subject: Subject, known: dict[str, Answers], with_types: bool) -> tupl
         types = _typed(file, Path(folder), subject.source) if with_types and subject.typed else None
         try:
             module = execute(subject.source, file)
-        except tp.PlacementError as error:
+        except (tp.PlacementError, PatternError) as error:
             said = Answers(*[NOT_REACHED] * 5)
-            rules = tuple(dict.fromkeys(item.rule for item in error.diagnostics))
+            rules = _made(error)
             record = Record(subject.name, target, said.as_json(), rules, types=types, words=str(error))
             return record, name, said
         said = known.get(name) or answers.ask(module, file, target)
@@ -62,6 +63,13 @@ def judge(subject: Subject, known: dict[str, Answers], with_types: bool) -> tupl
         extra = {} if subject.group else _elsewhere(module)
     record = Record(subject.name, target, said.as_json(), rules, passed_on, undecided, types, words, extra)
     return record, name, said
+
+
+def _made(error: tp.PlacementError | PatternError) -> tuple[str, ...]:
+    """The rules that refuse a launch as it is made."""
+    if isinstance(error, PatternError):
+        return ("bad-pattern",)
+    return tuple(dict.fromkeys(item.rule for item in error.diagnostics))
 
 
 def _checked(module: Module, target: str) -> tuple[tuple[str, ...], tuple[str, ...], str, str]:
