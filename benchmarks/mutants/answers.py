@@ -18,6 +18,7 @@ from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import PlacementError
 from typedpallas.launching import checks
 from typedpallas.launching.errors import LaunchError
+from typedpallas.pattern import PatternError
 
 _FRESH = get_context("forkserver")
 _FRESH.set_forkserver_preload(["benchmarks.mutants.interpret"])
@@ -64,7 +65,7 @@ def _traced(module: Module, target: str) -> str:
     try:
         with target_context(target):
             jax.make_jaxpr(module.run)(*module.args)
-    except (PlacementError, LaunchError):
+    except (PlacementError, LaunchError, PatternError):
         return NOT_REACHED
     except Exception as error:
         return words(error)

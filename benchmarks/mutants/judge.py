@@ -75,6 +75,8 @@ def _made(error: tp.PlacementError | PatternError) -> tuple[str, ...]:
 def _checked(module: Module, target: str) -> tuple[tuple[str, ...], tuple[str, ...], str, str]:
     try:
         report = tp.check(module.run, *module.args, target=target)
+    except PatternError as error:
+        return _made(error), (), "", str(error)
     except Exception as error:
         return (), (), answers.words(error), ""
     refuted = [item for item in report.diagnostics if item.verdict == "refuted"]

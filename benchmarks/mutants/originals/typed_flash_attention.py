@@ -1,7 +1,5 @@
 """Flash attention, typed: a running maximum and sum in state, keys along a sequential axis."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -46,11 +44,9 @@ def kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
         out[...] = (mean[...] / tp.broadcast_rows(total[...], mean.shape)).astype(out.dtype)
 
 
-launch = tp.launch(kernel, "h (i BQ) D, h (j BK) D, h (j BK) D -> h (i BQ) D", grid="h i j")
-
-
 def run(q: jax.Array, k: jax.Array, v: jax.Array, interpret: bool | None = None) -> jax.Array:
-    result: jax.Array = dataclasses.replace(launch, interpret=interpret, _compiled={})(q, k, v, BQ=64, BK=64)
+    launch = tp.launch(kernel, "h (i BQ) D, h (j BK) D, h (j BK) D -> h (i BQ) D", grid="h i j", interpret=interpret)
+    result: jax.Array = launch(q, k, v, BQ=64, BK=64)
     return result
 
 

@@ -1,6 +1,5 @@
 """The matrix product, typed: summed in float32 over a sequential axis."""
 
-import dataclasses
 from typing import Literal as L
 
 import jax
@@ -26,11 +25,9 @@ def kernel[T: tp.Float, BM: Multiple[L[8]], BK: Dim, BN: Dim](
         out[...] = acc[...].astype(out.dtype)
 
 
-launch = tp.launch(kernel, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k")
-
-
 def run(x: jax.Array, y: jax.Array, interpret: bool | None = None) -> jax.Array:
-    result: jax.Array = dataclasses.replace(launch, interpret=interpret, _compiled={})(x, y, BM=64, BK=128, BN=128)
+    launch = tp.launch(kernel, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)", grid="i j k", interpret=interpret)
+    result: jax.Array = launch(x, y, BM=64, BK=128, BN=128)
     return result
 
 

@@ -1,7 +1,5 @@
 """``max(2x + 1, 0)``, typed."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -19,11 +17,9 @@ def kernel[T: tp.Float, BM: Dim, BN: Dim](
     out[...] = jnp.maximum(x[...] * 2 + 1, 0)
 
 
-launch = tp.launch(kernel, "(i BM) (j BN) -> (i BM) (j BN)", grid="i j")
-
-
 def run(x: jax.Array, interpret: bool | None = None) -> jax.Array:
-    result: jax.Array = dataclasses.replace(launch, interpret=interpret, _compiled={})(x, BM=16, BN=128)
+    launch = tp.launch(kernel, "(i BM) (j BN) -> (i BM) (j BN)", grid="i j", interpret=interpret)
+    result: jax.Array = launch(x, BM=16, BN=128)
     return result
 
 
