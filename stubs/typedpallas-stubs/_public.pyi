@@ -70,6 +70,9 @@ from typedpallas.launching import LaunchError as LaunchError
 from typedpallas.launching import Spec as Spec
 from typedpallas.launching import Tuning as Tuning
 from typedpallas.launching import Unsupported as Unsupported
+from typedpallas.launching.mesh_kernel import Mesh as Mesh
+from typedpallas.launching.mesh_kernel import MeshKernel as MeshKernel
+from typedpallas.launching.mesh_kernel import kernel as kernel
 from typedpallas.pattern import PatternError as PatternError
 from typedpallas.portable import OutsideLaunch as OutsideLaunch
 from typedpallas.spaces import ACC as ACC

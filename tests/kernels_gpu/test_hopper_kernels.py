@@ -1,0 +1,161 @@
+"""The Hopper kernels: their work is divided completely, the compiler takes them without spills, numbers are right."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import typedpallas as tp
+from typedpallas import compilers
+from typedpallas.kernels.gpu import rows
+from typedpallas.kernels.gpu.attention import attention
+from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, schedule
+from typedpallas.kernels.gpu.matmul import matmul
+from typedpallas.kernels.gpu.matmul_tuning import MatmulTuning
+
+RANDOM = np.random.default_rng(5)
+ROWS: dict[str, tuple[Callable[..., jax.Array], int]] = {
+    "softmax": (rows.softmax_row, 0),
+    "rms_norm": (functools.partial(rows.rms_norm_row, 1e-5), 1),
+    "layer_norm": (functools.partial(rows.layer_norm_row, 1e-5), 2),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_process_left() -> Iterator[None]:
+    yield
+    compilers.shutdown()
+
+
+def taken_without_spills(fn: Callable[..., Any], *shapes: Any, target: str = "h200") -> None:
+    try:
+        compiled = tp.compile(fn, *shapes, target=target)
+    except tp.CompileError as error:
+        if error.kind == "unavailable":
+            pytest.skip(str(error))
+        raise
+    words = "\n".join(kernel.assembler for kernel in compiled.kernels)
+    assert "0 bytes spill stores, 0 bytes spill loads" in words
+    assert "serialized" not in words
+
+
+def array(dtype: str, *shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
+
+
+@given(
+    heads=st.integers(1, 40),
+    tiles=st.integers(1, 40),
+    blocks=st.integers(1, 140),
+    causal=st.booleans(),
+    block_k=st.sampled_from([64, 128]),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_tile_of_queries_has_one_block(heads: int, tiles: int, blocks: int, causal: bool, block_k: int) -> None:
+    work = Work(heads, tiles * 128, tiles * 128, 128, block_k, causal, 2 * tiles * 128 * 128 * 2)
+    table = schedule(work, blocks)
+    assert (table[:, -1, 0] == -1).all()
+    numbers = table[..., 0][table[..., 0] >= 0]
+    assert sorted(numbers) == list(range(heads * tiles))
+    for number, steps in table[table[..., 0] >= 0]:
+        assert steps == (-(-(number % tiles + 1) * 128 // block_k) if causal else tiles * 128 // block_k)
+    loads = np.where(table[..., 0] >= 0, table[..., 1] + 1, 0).sum(axis=1)
+    assert loads.max() - loads.min() <= work.steps(tiles - 1) + 1
+
+
+@pytest.mark.parametrize("cluster", [None, "m", "n"])
+def test_matmul_numbers(cluster: Any) -> None:
+    tuning = MatmulTuning(tile_n=128, stages=2, lag=1, cluster=cluster, bare=True)
+    a = jnp.asarray(RANDOM.standard_normal((256, 192)), jnp.bfloat16)
+    b = jnp.asarray(RANDOM.standard_normal((192, 256)), jnp.bfloat16)
+    found = matmul(a, b, out_dtype=jnp.float32, tuning=tuning)
+    np.testing.assert_allclose(found, np.asarray(a, np.float32) @ np.asarray(b, np.float32), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ROWS)
+def test_row_numbers(name: str, dtype: str) -> None:
+    work, count = ROWS[name]
+    x = jnp.asarray(RANDOM.standard_normal((5, 1024)), dtype)
+    parameters = [jnp.asarray(RANDOM.standard_normal(1024), dtype) for _ in range(count)]
+    found = np.asarray(rows.apply(work, x, parameters, None), np.float32)
+    wide = [np.asarray(array, np.float32) for array in (x, *parameters)]
+    np.testing.assert_allclose(found, by_numpy(name, *wide), rtol=1e-2, atol=2e-2 if dtype == "bfloat16" else 1e-5)
+
+
+def by_numpy(name: str, x: np.ndarray, *parameters: np.ndarray) -> np.ndarray:
+    if name == "softmax":
+        weights = np.exp(x - x.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+    if name == "rms_norm":
+        return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5) * parameters[0]
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5) * parameters[0] + parameters[1]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("target", ["h100", "h200"])
+def test_the_compiler_takes_matmul(target: str, dtype: str) -> None:
+    taken_without_spills(matmul, array(dtype, 4096, 4096), array(dtype, 4096, 4096), target=target)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("cluster", ["m", "n"])
+def test_the_compiler_takes_clusters(cluster: Any) -> None:
+    run = functools.partial(matmul, tuning=MatmulTuning(cluster=cluster, lag=2, bare=True))
+    taken_without_spills(run, array("bfloat16", 4096, 4096), array("bfloat16", 4096, 4096))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_compiler_takes_attention(causal: bool, head_dim: int, dtype: str) -> None:
+    shapes = [array(dtype, 4, 4096, 16, head_dim), *[array(dtype, 4, 4096, 4, head_dim)] * 2]
+    taken_without_spills(functools.partial(attention, causal=causal), *shapes)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ROWS)
+def test_the_compiler_takes_rows(name: str, dtype: str) -> None:
+    work, count = ROWS[name]
+    taken_without_spills(
+        lambda x, *parameters: rows.apply(work, x, parameters, None),
+        array(dtype, 16384, 8192),
+        *[array(dtype, 8192)] * count,
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda: matmul(jnp.zeros((100, 64)), jnp.zeros((64, 256))), "m a multiple of 128, found 100"),
+        (lambda: attention(*[jnp.zeros((1, 96, 1, 64), jnp.float16)] * 3), "a multiple of 128 queries, found 96"),
+        (
+            lambda: attention(jnp.zeros((1, 128, 3, 64)), *[jnp.zeros((1, 128, 2, 64))] * 2),
+            "2 heads of keys do not divide 3",
+        ),
+        (lambda: rows.apply(rows.softmax_row, jnp.zeros((2, 100)), (), None), "rows of 100 elements"),
+    ],
+)
+def test_what_does_not_fit_is_refused(run: Callable[[], Any], words: str) -> None:
+    with pytest.raises(tp.LaunchError, match=words):
+        run()
+
+
+def test_masked_blocks_cover_the_diagonal() -> None:
+    for groups in (1, 2, 3):
+        for block_k in (64, 128, 192):
+            tuning = AttentionTuning(groups=groups, block_k=block_k)
+            for tile in range(24):
+                first, end = tile * tuning.tile, (tile + 1) * tuning.tile
+                cut = [b for b in range(-(-end // block_k)) if (b + 1) * block_k - 1 > first]
+                assert len(cut) <= tuning.masked
