@@ -89,6 +89,8 @@ class Answer:
     def _families(self, call: Call) -> Mapping[str, type[DType] | None]:
         values = [leaf.value if isinstance(leaf, Like) else leaf for leaf in call.leaves]
         parameters = [v.parameter for v in values if isinstance(v, Value) and v.parameter is not None]
+        if not parameters:
+            return {}
         return {parameter.name: self.types.family(parameter) for parameter in parameters}
 
     def type_of(self, outcome: Outcome) -> Type:

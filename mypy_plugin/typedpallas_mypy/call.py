@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 from typedpallas.records import record
@@ -20,7 +21,7 @@ class Call:
     arguments: tuple[Static, ...]
     keywords: tuple[tuple[str, Static], ...] = ()
 
-    @property
+    @functools.cached_property
     def leaves(self) -> list[Leaf]:
         """Everything that was passed, flat."""
         everything = (*self.arguments, *(value for _, value in self.keywords))

@@ -6,6 +6,7 @@ None means unknown here as everywhere; mypy's side of it is `Any`, or ``*tuple[A
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -61,9 +62,19 @@ class Value:
     parameter: TypeVarType | None = None
 
     @functools.cached_property
-    def names(self) -> frozenset[str]:
-        """Every name that occurs in the shape."""
-        return frozenset(name for size in self.shape or () if size is not None for name in size.names)
+    def names(self) -> tuple[str, ...]:
+        """Every name that occurs in the shape, sorted."""
+        return tuple(sorted({name for size in self.shape or () if size is not None for name in size.names}))
+
+    @functools.cached_property
+    def plain(self) -> bool:
+        """Whether the type that says this value, read back, is this value: its sizes are numbers and bare names."""
+        if self.weak or (self.dtype is None) is (self.parameter is None):
+            return False
+        if self.dtype is not None and dtypes.from_jax_name(self.dtype) is None:
+            return False
+        known = [size for size in self.shape or () if size is not None]
+        return all(size.const is not None or bare_name(size) is not None for size in known)
 
     @functools.cached_property
     def text(self) -> str:
@@ -101,6 +112,7 @@ class _Seen:
         self.bases: dict[TypeInfo, TypeInfo | None] = {}
         self.refs: dict[int, tuple[Type, _Ref | None, tuple[TypeVarType, ...]]] = {}
         self.values: dict[int, tuple[Type, Value | None, tuple[TypeVarType, ...]]] = {}
+        self.blocks: dict[tuple[int, ...], tuple[Value, tuple[TypeVarType, ...], Instance]] = {}
 
 
 _MOST_SEEN = 20_000
@@ -136,6 +148,7 @@ class Types:
 
     def __init__(self, api: object) -> None:
         self.api = cast(HasModules, api)
+        self._seen = _seen(self.api)
         self._types: dict[str, TypeVarType] = {}
         self._facts: Facts | None = None
 
@@ -183,7 +196,14 @@ class Types:
 
     def _met(self, parameters: Iterable[TypeVarType]) -> bool:
         """Take type parameters by their own names; false if one of these names is another's already."""
-        return all(self.name(parameter) == parameter.name for parameter in parameters)
+        for parameter in parameters:
+            known = self._types.get(parameter.name)
+            if known is None:
+                self._types[parameter.name] = parameter
+                self._facts = None
+            elif known is not parameter and known.id != parameter.id:
+                return False
+        return True
 
     def shape(self, dims: Iterable[Type]) -> Shape | None:
         """The shape that a list of dims says; none if it may have any rank."""
@@ -208,7 +228,7 @@ class Types:
             kind = get_proper_type(kind.upper_bound)
         if not isinstance(kind, Instance):
             return None
-        known = _seen(self.api).bases
+        known = self._seen.bases
         if kind.type not in known:
             known[kind.type] = next((i for i in kind.type.mro if names.is_ours(i.fullname, "Ref")), None)
         base = known[kind.type]
@@ -222,7 +242,7 @@ class Types:
         return RefFact(name=name, space=found.space, dtype=found.dtype, shape=found.shape, direction=found.direction)
 
     def _ref(self, kind: Type) -> _Ref | None:
-        seen = _seen(self.api).refs
+        seen = self._seen.refs
         known = seen.get(id(kind))
         if known is None or known[0] is not kind:
             fresh = Types(self.api)
@@ -272,7 +292,7 @@ class Types:
         """What is known of a value of this type; none if it is neither an array nor a number."""
         if not isinstance(kind, Instance) or kind.type.fullname != names.BLOCK:
             return self._value(kind)
-        seen = _seen(self.api).values
+        seen = self._seen.values
         known = seen.get(id(kind))
         if known is None or known[0] is not kind:
             fresh = Types(self.api)
@@ -313,7 +333,8 @@ class Types:
 
     def instance(self, fullname: str, args: Sequence[Type] = ()) -> Instance:
         """A class of this name applied to arguments."""
-        return Instance(info(self.api, fullname), list(args))
+        known = self._seen.infos.get(fullname)
+        return Instance(info(self.api, fullname) if known is None else known, list(args))
 
     def literal(self, value: int) -> Type:
         """``Literal[value]``."""
@@ -323,10 +344,9 @@ class Types:
         """The one type that says this size."""
         if size is None:
             return ANY
-        if len(size.terms) == 1 and size.terms[0][1] == 1 and len(size.terms[0][0]) == 1:
-            (atom,) = size.terms[0][0]
-            if isinstance(atom, str):
-                return self._types.get(atom, ANY)
+        name = bare_name(size)
+        if name is not None:
+            return self._types.get(name, ANY)
         size = simplified(size, self.facts)
         if size.const is not None:
             return self.literal(size.const)
@@ -381,11 +401,38 @@ class Types:
 
     def block(self, value: Value) -> Instance:
         """``Block[dtype, *shape]``."""
+        parameters = self._own(value) if value.plain else None
+        if parameters is None:
+            return self._block(value)
+        key = (id(value), *map(id, parameters))
+        known = self._seen.blocks.get(key)
+        if known is None or known[0] is not value:
+            made = self._block(value)
+            known = self._seen.blocks[key] = (value, parameters, made)
+            self._seen.values[id(made)] = (made, value, parameters)
+        return known[2]
+
+    def _block(self, value: Value) -> Instance:
         return self.instance(names.BLOCK, [self.dtype_type(value), *self.dims(value.shape)])
+
+    def _own(self, value: Value) -> tuple[TypeVarType, ...] | None:
+        """The type parameters that a value's shape names; none if some are unknown or have another's name."""
+        found = [self._types.get(name) for name in value.names]
+        known = tuple(kind for kind in found if kind is not None)
+        clear = len(known) == len(found) and all(map(operator.eq, value.names, (kind.name for kind in known)))
+        return known if clear else None
 
     def like(self, ref: Instance, shape: Shape | None) -> Instance:
         """A ref of the same class, space and element type as ``ref`` with another shape."""
         return Instance(ref.type, [*ref.args[:2], *self.dims(shape)])
+
+
+def bare_name(size: Size) -> str | None:
+    """The name that a size is, if it is nothing else."""
+    if len(size.terms) != 1 or size.terms[0][1] != 1 or len(size.terms[0][0]) != 1:
+        return None
+    (atom,) = size.terms[0][0]
+    return atom if isinstance(atom, str) else None
 
 
 def multiple_of(parameter: TypeVarType) -> int:

@@ -24,10 +24,15 @@ _OUTCOMES: dict[str, Outcome | Refused] = {}
 def evaluate(call: Call, facts: Facts, families: Mapping[str, type[DType] | None]) -> Outcome | Refused:
     """Evaluate a call. ``families`` bounds each type parameter that stands for an element type, by name."""
     leaves = call.leaves
-    if any(isinstance(leaf, UnknownType) for leaf in leaves):
-        return None
-    names = sorted(frozenset().union(*map(_names, leaves)))
-    multiples = tuple((n, facts.multiple(n)) for n in names)
+    names: set[str] = set()
+    for leaf in leaves:
+        if isinstance(leaf, Value | Size):
+            names.update(leaf.names)
+        elif isinstance(leaf, Like | DTypeOf):
+            names.update(leaf.value.names)
+        elif isinstance(leaf, UnknownType):
+            return None
+    multiples = tuple((n, facts.multiple(n)) for n in sorted(names))
     try:
         question = written.question(call, multiples, families)
     except written.Unwritable:
@@ -81,9 +86,3 @@ def _parameters(leaves: list[Leaf]) -> dict[str, Any]:
     """The type parameters in a call, by name."""
     values = [leaf.value if isinstance(leaf, Like | DTypeOf) else leaf for leaf in leaves]
     return {v.parameter.name: v.parameter for v in values if isinstance(v, Value) and v.parameter is not None}
-
-
-def _names(leaf: Leaf) -> frozenset[str]:
-    if isinstance(leaf, Value | Size):
-        return leaf.names
-    return leaf.value.names if isinstance(leaf, Like | DTypeOf) else frozenset()
