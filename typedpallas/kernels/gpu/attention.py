@@ -22,7 +22,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 import typedpallas as tp
 from typedpallas import Dim, In, Multiple, Out, Scratch, f32, i32
 from typedpallas.gpu import GMEM, SMEM, Barrier
-from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, schedule
+from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, default, schedule
 from typedpallas.kernels.gpu.device import multiprocessors
 from typedpallas.launching.errors import LaunchError
 from typedpallas.launching.mesh_kernel import Mesh, MeshKernel, kernel
@@ -375,9 +375,9 @@ def attention(
     Returns:
         The shape and type of ``q``; float32, shape ``(batch, heads, queries)``.
     """
-    run, turns = launch(
-        q, k, causal=causal, scale=q.shape[3] ** -0.5 if scale is None else scale, tuning=tuning or AttentionTuning()
-    )
+    chosen = tuning or default(q.shape[1], k.shape[1], q.shape[3])
+    factor = q.shape[3] ** -0.5 if scale is None else scale
+    run, turns = launch(q, k, causal=causal, scale=factor, tuning=chosen)
     out: jax.Array
     lse: jax.Array
     out, lse = run(q, k, v, turns)

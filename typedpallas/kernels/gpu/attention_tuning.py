@@ -48,6 +48,15 @@ class AttentionTuning:
         return -(-self.tile // self.block_k) + (not whole)
 
 
+def default(queries: int, keys: int, head_dim: int) -> AttentionTuning:
+    """Fast on an H200 where it fits: wide heads and odd lengths take smaller blocks."""
+    wide = head_dim > 128
+    groups = 1 if wide or queries % 128 else 2
+    if wide or keys % 128:
+        return AttentionTuning(groups=groups, block_k=64, stages=2 if wide else 4)
+    return AttentionTuning(groups=groups)
+
+
 @dataclass(frozen=True)
 class Work:
     """The tiles of queries of all heads. ``heads`` counts those of every batch."""
