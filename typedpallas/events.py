@@ -258,6 +258,8 @@ class MemoryItem:
     low: int
     high: int
     how: str
+    temporary: bool = False
+    """Whether it is the compiler's own, beside what the kernel asks for."""
 
 
 @record(frozen=True, kw_only=True)

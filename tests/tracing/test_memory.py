@@ -189,3 +189,54 @@ def test_scratch_that_only_a_loop_reads_is_certain() -> None:
 
     (scratch,) = (item for item in _ledger(run, shape).items if item.name == "buffer")
     assert scratch.low == scratch.high == 128 * 1024 * 4
+
+
+def _accumulated(block: int):
+    """A matrix product in steps, accumulated in scratch: bf16 blocks, ``block`` elements a side."""
+
+    def kernel(x, y, o, acc):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            acc[...] = jnp.zeros_like(acc)
+
+        acc[...] += jnp.dot(x[...], y[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == 1)
+        def _():
+            o[...] = acc[...].astype(o.dtype)
+
+    size = 2 * block
+    square = jax.ShapeDtypeStruct((size, size), jnp.bfloat16)
+    run = pl.pallas_call(
+        kernel,
+        out_shape=square,
+        grid=(2, 2, 2),
+        in_specs=[
+            pl.BlockSpec((block, block), lambda i, j, k: (i, k)),
+            pl.BlockSpec((block, block), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((block, block), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((block, block), jnp.float32)],
+    )
+    return run, square
+
+
+def test_a_product_that_leaves_no_room_for_its_temporaries_is_left_open() -> None:
+    run, square = _accumulated(1024)
+    (item,) = tp.check(run, square, square, target="tpu-v5e").diagnostics
+    assert (item.rule, item.verdict) == ("vmem-overflow", "open")
+    assert any("temporaries of up to 4.00 MiB" in note for note in item.notes)
+    run, square = _accumulated(512)
+    assert not tp.check(run, square, square, target="tpu-v5e").diagnostics
+
+
+@pytest.mark.compiler
+def test_the_compiler_needs_no_more_than_that_bound() -> None:
+    run, square = _accumulated(1024)
+    ledger = _ledger(run, square, square)
+    with pytest.raises(tp.CompileError) as refused:
+        tp.compile(run, square, square, target="tpu-v5e")
+    if refused.value.kind == "unavailable":
+        pytest.skip(str(refused.value))
+    assert "size 18." in refused.value.reason
+    assert ledger.low < 18 * MIB < ledger.high

@@ -38,8 +38,9 @@ class VmemOverflow(Rule):
     stays costs one. Buffers are padded to tiles of 8 rows and 128 lanes. A kernel gets 16 or 32 MiB unless it asks
     for more with `vmem_limit_bytes`; asking for more than the chip has is allowed and gives what the chip has.
 
-    What the compiler keeps for itself (temporaries) is not counted. Where XLA may keep a whole array in VMEM around
-    the kernel, its window may cost nothing: then the verdict is left open.
+    What the compiler keeps for itself (temporaries) is not known; the largest is the result of a matrix product.
+    Where the rest fits, and does not with that much more, the verdict is left open. Where XLA may keep a whole array
+    in VMEM around the kernel, its window may cost nothing: then the verdict is left open too.
 
     Machines: TPU. Source: libtpu, whose message says what a kernel asked for, over generated kernels on v4 to 7x;
     the limits by bisection.
@@ -57,14 +58,24 @@ class VmemOverflow(Rule):
         certain = event.low > event.limit
         make = self.refuted if certain else self.open
         yield make(
-            found=_bytes.written(event.low if certain else event.high),
+            found=_bytes.written(event.low) if certain else f"up to {_bytes.written(event.high)}",
             expected=f"{_bytes.written(event.limit)}, {event.limit_from}",
             witness=_bytes.largest(event),
-            notes=()
-            if certain
-            else ("XLA may keep a whole array in VMEM around the kernel: then its window is free",),
+            notes=() if certain else _doubts(event),
             help=_help(event),
         )
+
+
+def _doubts(event: MemoryUse) -> tuple[str, ...]:
+    """Why it is not certain that the kernel does not fit."""
+    own = sum(item.high for item in event.items if not item.temporary)
+    temporary = event.high - own
+    if own <= event.limit:
+        return (
+            f"windows and scratch take {_bytes.written(own)} of {_bytes.written(event.limit)}; the compiler's "
+            f"temporaries of up to {_bytes.written(temporary)} come on top",
+        )
+    return ("XLA may keep a whole array in VMEM around the kernel: then its window is free",)
 
 
 def _help(event: MemoryUse) -> str:

@@ -1,8 +1,8 @@
 """The VMEM of one TPU kernel: windows with their buffers, and scratch, padded to tiles.
 
-Measured against libtpu 0.0.48.1, whose message says what a kernel asked for. What is not counted: the compiler's own
-temporaries. What is not certain: XLA may keep a whole array in VMEM around the kernel, and then its window costs
-nothing.
+Measured against libtpu 0.0.48.1, whose message says what a kernel asked for. Of the compiler's own temporaries only
+the largest is bounded, from above: the result of a matrix product. What is not certain: XLA may keep a whole array in
+VMEM around the kernel, and then its window costs nothing.
 """
 
 import math
@@ -54,7 +54,7 @@ def use(kernel: KernelCall, target: TpuTarget) -> MemoryUse | None:
     if windows is None or scratch is None:
         return None
     limit, source = _limit(kernel, target)
-    items = (*(window.item() for window in windows), *scratch)
+    items = (*(window.item() for window in windows), *scratch, *_temporaries(kernel.jaxpr))
     return MemoryUse(
         space="vmem",
         items=tuple(sorted(items, key=lambda item: -item.high)),
@@ -167,6 +167,28 @@ def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
                 return None
             found.append(item)
     return found
+
+
+def _temporaries(jaxpr: Any) -> list[MemoryItem]:
+    """Room that the compiler may keep for the largest matrix product before it is added to something or stored."""
+    largest, how = 0, ""
+    for shape, bits in _products(jaxpr):
+        high = padded(shape, bits)[1]
+        if high > largest:
+            largest, how = high, f"up to the product of {_written(shape, bits)}"
+    return [MemoryItem(name="temporaries", low=0, high=largest, how=how, temporary=True)] if largest else []
+
+
+def _products(jaxpr: Any) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Shape and bits of every matrix product's result."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            shape = jaxapi.shape_of(eqn.outvars[0].aval)
+            bits = _bits(jaxapi.dtype_name(eqn.outvars[0].aval))
+            if shape is not None and bits is not None and None not in shape:
+                yield tuple(extent or 0 for extent in shape), bits
+        for inner in jaxapi.inner_jaxprs(eqn):
+            yield from _products(inner)
 
 
 def _buffer(name: str, aval: Any, sure: bool) -> MemoryItem | None:
