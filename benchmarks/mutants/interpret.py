@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.mutants.subjects import Module, execute
 from typedpallas import chips
+from typedpallas.launching import checks
 
 _RACE = "RACE DETECTED"
 """What JAX's interpret modes print of a race; the machines keep no common flag."""
@@ -60,7 +61,7 @@ def _modes(module: Module, source: str) -> dict[str, Callable[..., Any]]:
 def _said(run: Callable[..., Any], inputs: list[Any], expected: Any) -> str:
     printed = io.StringIO()
     try:
-        with redirect_stdout(printed):
+        with redirect_stdout(printed), checks.left_to_the_compiler():
             found = jax.block_until_ready(run(*inputs))
     except Exception as error:
         lines = str(error).strip().splitlines() or [""]
