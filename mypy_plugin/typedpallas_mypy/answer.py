@@ -18,8 +18,9 @@ from typedpallas.events import Operation, Shape
 from typedpallas_mypy import names, report, scope, transfer
 from typedpallas_mypy.call import Call, Outcome, Refused, Several
 from typedpallas_mypy.evaluate import Evaluator
-from typedpallas_mypy.facts import ANY, UNKNOWN, Types, Value
+from typedpallas_mypy.facts import ANY, Types
 from typedpallas_mypy.static import Like, Static
+from typedpallas_mypy.value import UNKNOWN, Value
 
 _MOST_UNION_ITEMS = 8
 

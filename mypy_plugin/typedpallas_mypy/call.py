@@ -6,8 +6,8 @@ import functools
 from typing import Literal
 
 from typedpallas.records import record
-from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import Leaf, Static, leaves
+from typedpallas_mypy.value import Value
 
 
 @record(frozen=True)

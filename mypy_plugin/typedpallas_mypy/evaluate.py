@@ -30,8 +30,9 @@ from mypy.types import Instance, TupleType, Type, TypeVarType, get_proper_type
 from typedpallas.dims import Size
 from typedpallas_mypy import names
 from typedpallas_mypy.bindings import bindings
-from typedpallas_mypy.facts import Types, Value
+from typedpallas_mypy.facts import Types
 from typedpallas_mypy.static import NOTHING, AnyInt, Constant, Cut, DTypeOf, Group, Like, Named, Static, Window
+from typedpallas_mypy.value import Value
 
 _DEPTH = 20
 _WORDS = {"True": True, "False": False, "None": None}

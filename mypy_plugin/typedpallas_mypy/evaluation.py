@@ -17,7 +17,6 @@ from typedpallas.dtypes import DType, Float, Integer, Number
 from typedpallas.records import record
 from typedpallas_mypy import jaxapi
 from typedpallas_mypy.call import Call, Outcome, Refused, Several
-from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import (
     AnyInt,
     Constant,
@@ -30,6 +29,7 @@ from typedpallas_mypy.static import (
     Static,
 )
 from typedpallas_mypy.symbols import Numbers, Symbols, witnesses
+from typedpallas_mypy.value import Value
 
 _CANDIDATES: dict[type[DType], tuple[str, ...]] = {
     Float: ("float32", "bfloat16"),

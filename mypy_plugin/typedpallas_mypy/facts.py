@@ -8,11 +8,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
-from mypy.lookup import lookup_fully_qualified
 from mypy.maptype import map_instance_to_supertype
-from mypy.nodes import MypyFile, TypeInfo
+from mypy.nodes import TypeInfo
 from mypy.types import (
     AnyType,
     Instance,
@@ -31,116 +30,16 @@ from typedpallas import dtypes
 from typedpallas.dims import Atom, Facts, Monomial, Quotient, Size
 from typedpallas.dtypes import DType
 from typedpallas.events import RefFact, Shape
-from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import names
 from typedpallas_mypy.canonical import simplified
+from typedpallas_mypy.seen import HasModules, RefParts, info, seen
+from typedpallas_mypy.value import UNKNOWN, Value, bare_name
 
 if TYPE_CHECKING:
-    from typedpallas.types import Direction
+    pass
 
 ANY = AnyType(TypeOfAny.special_form)
-
-
-class HasModules(Protocol):
-    """What both of mypy's plugin interfaces offer: every module it has read."""
-
-    modules: dict[str, MypyFile]
-
-
-@record(frozen=True)
-class Value:
-    """What is known of an array value: ``dtype`` is JAX's name, ``shape`` in elements.
-
-    ``parameter`` is the type parameter that stands for the element type, where one does. A ``weak`` value is a
-    Python scalar: it takes the element type of what it meets.
-    """
-
-    dtype: str | None
-    shape: Shape | None
-    weak: bool = False
-    parameter: TypeVarType | None = None
-
-    @functools.cached_property
-    def names(self) -> tuple[str, ...]:
-        """Every name that occurs in the shape, sorted."""
-        return tuple(sorted({name for size in self.shape or () if size is not None for name in size.names}))
-
-    @functools.cached_property
-    def plain(self) -> bool:
-        """Whether the type that says this value, read back, is this value: its sizes are numbers and bare names."""
-        if self.weak or (self.dtype is None) is (self.parameter is None):
-            return False
-        if self.dtype is not None and dtypes.from_jax_name(self.dtype) is None:
-            return False
-        known = [size for size in self.shape or () if size is not None]
-        return all(size.const is not None or bare_name(size) is not None for size in known)
-
-    @functools.cached_property
-    def text(self) -> str:
-        """The value in one line; equal texts are equal values but for what a parameter is besides its name."""
-        shape = "*" if self.shape is None else [size if size is None else size.terms for size in self.shape]
-        name = self.parameter.name if self.parameter is not None else ""
-        return f"v{self.dtype}{'~' if self.weak else ''}<{name}>{shape}"
-
-
-UNKNOWN = Value(None, None)
-
-
-@record(frozen=True)
-class _Ref:
-    """A ref's type taken apart; ``base`` is the type seen as `Ref`."""
-
-    base: Instance
-    space: type[MemorySpace] | None
-    dtype: str | None
-    shape: Shape | None
-    direction: Direction
-    parameter: TypeVarType | None
-    """The type parameter that stands for the element type, where one does."""
-
-
-class _Seen:
-    """What was looked up and translated for the modules of one build; types are known by identity.
-
-    An entry holds its type, so that no other can have its identity.
-    """
-
-    def __init__(self, modules: dict[str, MypyFile] | None = None) -> None:
-        self.modules = modules
-        self.infos: dict[str, TypeInfo] = {}
-        self.bases: dict[TypeInfo, TypeInfo | None] = {}
-        self.refs: dict[int, tuple[Type, _Ref | None, tuple[TypeVarType, ...]]] = {}
-        self.values: dict[int, tuple[Type, Value | None, tuple[TypeVarType, ...]]] = {}
-        self.blocks: dict[tuple[int, ...], tuple[Value, tuple[TypeVarType, ...], Instance]] = {}
-
-
-_MOST_SEEN = 20_000
-_SEEN = _Seen()
-
-
-def _seen(api: HasModules | None) -> _Seen:
-    """What was seen in this build; nothing once another begins or it has grown too large."""
-    global _SEEN
-    modules = api.modules if api is not None else _SEEN.modules
-    if _SEEN.modules is not modules or len(_SEEN.refs) + len(_SEEN.values) > _MOST_SEEN:
-        _SEEN = _Seen(modules)
-    return _SEEN
-
-
-def info(api: HasModules, fullname: str) -> TypeInfo:
-    """The class of this name.
-
-    Raises:
-        LookupError: mypy has not read its module.
-    """
-    known = _seen(api).infos
-    if fullname not in known:
-        symbol = lookup_fully_qualified(fullname, api.modules)
-        if symbol is None or not isinstance(symbol.node, TypeInfo):
-            raise LookupError(f"mypy knows no class {fullname}")
-        known[fullname] = symbol.node
-    return known[fullname]
 
 
 class Types:
@@ -148,7 +47,7 @@ class Types:
 
     def __init__(self, api: object) -> None:
         self.api = cast(HasModules, api)
-        self._seen = _seen(self.api)
+        self._seen = seen(self.api)
         self._types: dict[str, TypeVarType] = {}
         self._facts: Facts | None = None
 
@@ -241,22 +140,22 @@ class Types:
             return None
         return RefFact(name=name, space=found.space, dtype=found.dtype, shape=found.shape, direction=found.direction)
 
-    def _ref(self, kind: Type) -> _Ref | None:
-        seen = self._seen.refs
-        known = seen.get(id(kind))
+    def _ref(self, kind: Type) -> RefParts | None:
+        refs = self._seen.refs
+        known = refs.get(id(kind))
         if known is None or known[0] is not kind:
             fresh = Types(self.api)
-            known = seen[id(kind)] = (kind, fresh._taken_apart(kind), tuple(fresh._types.values()))
+            known = refs[id(kind)] = (kind, fresh._taken_apart(kind), tuple(fresh._types.values()))
         return known[1] if self._met(known[2]) else self._taken_apart(kind)
 
-    def _taken_apart(self, kind: Type) -> _Ref | None:
+    def _taken_apart(self, kind: Type) -> RefParts | None:
         base = self.ref_instance(kind)
         own = get_proper_type(kind)
         if base is None or len(base.args) < 2:
             return None
         direction = names.direction(own.type) if isinstance(own, Instance) else None
         dtype = self.dtype(base.args[1])
-        return _Ref(
+        return RefParts(
             base=base,
             space=self.space(base.args[0]),
             dtype=dtype if isinstance(dtype, str) else None,
@@ -292,11 +191,11 @@ class Types:
         """What is known of a value of this type; none if it is neither an array nor a number."""
         if not isinstance(kind, Instance) or kind.type.fullname != names.BLOCK:
             return self._value(kind)
-        seen = self._seen.values
-        known = seen.get(id(kind))
+        values = self._seen.values
+        known = values.get(id(kind))
         if known is None or known[0] is not kind:
             fresh = Types(self.api)
-            known = seen[id(kind)] = (kind, fresh._value(kind), tuple(fresh._types.values()))
+            known = values[id(kind)] = (kind, fresh._value(kind), tuple(fresh._types.values()))
         return known[1] if self._met(known[2]) else self._value(kind)
 
     def _value(self, kind: Type) -> Value | None:
@@ -425,14 +324,6 @@ class Types:
     def like(self, ref: Instance, shape: Shape | None) -> Instance:
         """A ref of the same class, space and element type as ``ref`` with another shape."""
         return Instance(ref.type, [*ref.args[:2], *self.dims(shape)])
-
-
-def bare_name(size: Size) -> str | None:
-    """The name that a size is, if it is nothing else."""
-    if len(size.terms) != 1 or size.terms[0][1] != 1 or len(size.terms[0][0]) != 1:
-        return None
-    (atom,) = size.terms[0][0]
-    return atom if isinstance(atom, str) else None
 
 
 def multiple_of(parameter: TypeVarType) -> int:

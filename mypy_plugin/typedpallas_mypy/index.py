@@ -8,8 +8,8 @@ from typedpallas.events import Shape
 from typedpallas.solve import Proved
 from typedpallas_mypy.canonical import expanded, in_steps, simplified
 from typedpallas_mypy.evaluate import as_size
-from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import AnyInt, Constant, Cut, Group, Static, Window
+from typedpallas_mypy.value import Value
 
 
 class TooManyIndices(Exception):

@@ -5,7 +5,7 @@ Everything is hashable, so that a call can be a cache key.
 
 from typedpallas.dims import Size
 from typedpallas.records import record
-from typedpallas_mypy.facts import Value
+from typedpallas_mypy.value import Value
 
 
 class UnknownType:

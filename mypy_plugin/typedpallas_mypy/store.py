@@ -25,7 +25,7 @@ _SUFFIX: Final = ".answers"
 _PACKAGES: Final = ("jax", "jaxlib", "numpy")
 SOURCES: Final = {
     "typedpallas_mypy": (
-        *("call", "canonical", "evaluation", "facts", "jaxapi", "static", "symbols", "transfer", "written"),
+        *("call", "canonical", "evaluation", "jaxapi", "static", "symbols", "transfer", "value", "written"),
     ),
     "typedpallas": ("dims", "dtypes", "portable", "records"),
 }

@@ -12,8 +12,8 @@ from typedpallas.dims import Facts, Size
 from typedpallas.dtypes import DType
 from typedpallas_mypy import store, written
 from typedpallas_mypy.call import Call, Outcome, Refused
-from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import DTypeOf, Leaf, Like, UnknownType
+from typedpallas_mypy.value import Value
 
 _MOST_REMEMBERED = 20_000
 _ANSWERS: dict[str, str] = {}

@@ -10,8 +10,8 @@ from typing import Any
 from typedpallas.dims import Atom, Quotient, Size
 from typedpallas.dtypes import DType
 from typedpallas_mypy.call import Call, Outcome, Refused, Several
-from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import AnyInt, Constant, Cut, DTypeOf, Group, Like, Named, Static
+from typedpallas_mypy.value import Value
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 

@@ -8,9 +8,9 @@ import pytest
 from typedpallas.dims import Facts, Size
 from typedpallas.dtypes import Float
 from typedpallas_mypy.call import Call, Refused
-from typedpallas_mypy.facts import Value
 from typedpallas_mypy.static import NOTHING, AnyInt, Constant, Group
 from typedpallas_mypy.transfer import evaluate
+from typedpallas_mypy.value import Value
 
 FACTS = Facts(multiples={"M": 8})
 
@@ -89,7 +89,7 @@ import sys
 sys.modules["jax"] = None
 from typedpallas.dims import Facts, Size
 from typedpallas_mypy.call import Call
-from typedpallas_mypy.facts import Value
+from typedpallas_mypy.value import Value
 from typedpallas_mypy.transfer import evaluate
 x = Value("float32", (Size.of("M"),))
 assert evaluate(Call("operator:add", (x, x)), Facts(), {}) is None

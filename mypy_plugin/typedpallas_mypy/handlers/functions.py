@@ -8,8 +8,9 @@ from mypy.types import CallableType, Type, get_proper_type
 
 from typedpallas_mypy import answer, names, scope
 from typedpallas_mypy.answer import Answer, Argument
-from typedpallas_mypy.facts import Types, Value
+from typedpallas_mypy.facts import Types
 from typedpallas_mypy.hooks import Hook, Hooks
+from typedpallas_mypy.value import Value
 
 
 def function(fullname: str) -> Hook | None:

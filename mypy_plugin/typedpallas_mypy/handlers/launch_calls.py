@@ -14,12 +14,13 @@ from mypy.types import Instance, LiteralType, TupleType, Type, get_proper_type
 from typedpallas.dims import Size
 from typedpallas.events import Argument, DimSize, Window
 from typedpallas_mypy import report
-from typedpallas_mypy.facts import ANY, Types, Value
+from typedpallas_mypy.facts import ANY, Types
 from typedpallas_mypy.handlers import calls_told
 from typedpallas_mypy.handlers.calls_apply import Call, Said, Settled
 from typedpallas_mypy.handlers.calls_match import Match
 from typedpallas_mypy.handlers.calls_source import Source, arguments
 from typedpallas_mypy.hooks import Hooks
+from typedpallas_mypy.value import Value
 
 _LAUNCH: Final = "typedpallas._launch.Launch"
 

@@ -15,8 +15,9 @@ from typedpallas import solve
 from typedpallas.dtypes import short
 from typedpallas.events import Operation
 from typedpallas_mypy import answer, names, report, scope
-from typedpallas_mypy.facts import ANY, Types, Value
+from typedpallas_mypy.facts import ANY, Types
 from typedpallas_mypy.hooks import Hooks
+from typedpallas_mypy.value import Value
 
 _BODY, _INITIAL = 2, 3
 """The positions of ``body_fun`` and ``init_val`` in `fori_loop`."""

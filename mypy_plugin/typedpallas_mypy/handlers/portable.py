@@ -10,8 +10,9 @@ from typedpallas import solve
 from typedpallas.events import Operation
 from typedpallas_mypy import answer, names, report, scope
 from typedpallas_mypy.answer import Answer, Argument
-from typedpallas_mypy.facts import Types, Value
+from typedpallas_mypy.facts import Types
 from typedpallas_mypy.hooks import Hooks
+from typedpallas_mypy.value import Value
 
 
 def _dot(context: FunctionContext) -> Type:

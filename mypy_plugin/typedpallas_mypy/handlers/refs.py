@@ -13,10 +13,11 @@ from typedpallas.events import Access, Operation, RefFact, Shape
 from typedpallas_mypy import names, report
 from typedpallas_mypy.answer import dims
 from typedpallas_mypy.evaluate import Evaluator
-from typedpallas_mypy.facts import Types, Value
+from typedpallas_mypy.facts import Types
 from typedpallas_mypy.hooks import Hooks
 from typedpallas_mypy.index import TooManyIndices, selected
 from typedpallas_mypy.static import Constant, Static
+from typedpallas_mypy.value import Value
 
 
 def _load(context: MethodContext) -> Type:
