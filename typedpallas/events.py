@@ -468,7 +468,7 @@ class UnusedOperand:
 
     kernel: str
     name: str
-    type: str
+    kind: str
     """As messages write it."""
     space: type[MemorySpace] | None = None
 

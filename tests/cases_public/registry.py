@@ -39,6 +39,8 @@ class Case:
     inputs: Sequence[Any] | None
     x64: bool
     tolerance: float
+    verdict: str
+    """The most that we say about it: ``refuted`` or ``open``."""
 
 
 CASES: dict[str, Case] = {}
@@ -54,6 +56,7 @@ def case(
     inputs: Sequence[Any] | None = None,
     x64: bool = False,
     tolerance: float = 1e-5,
+    verdict: str = "refuted",
 ) -> Callable[[Callable[[Side], Any]], Callable[[Side], Any]]:
     """Enter a case under its builder's name."""
 
@@ -71,6 +74,7 @@ def case(
             inputs=inputs,
             x64=x64,
             tolerance=tolerance,
+            verdict=verdict,
         )
         return build
 

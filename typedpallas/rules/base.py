@@ -45,6 +45,8 @@ class Example:
     levels: tuple[Level, ...] = ("trace",)
     compiler: Literal["refuses", "accepts", "crashes"] = "refuses"
     """What the vendor's compiler does with the defect."""
+    verdict: Literal["refuted", "open"] = "refuted"
+    """The most that is said about the defect."""
     runs: bool = True
     """Whether interpret mode can run the fix: not where it takes several devices."""
 

@@ -20,6 +20,7 @@ from typedpallas.tracing import (
     ranges_slices,
     refusals,
     tracebacks,
+    uses_operands,
     uses_padding,
     uses_shards,
     uses_sums,
@@ -164,6 +165,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "the slices": ranges_slices.events(kernel, context),
             "the sums": uses_sums.events(kernel),
             "the padding": uses_padding.events(kernel),
+            "the operands": uses_operands.events(kernel),
         }
     for what, seen in parts.items():
         yield from guarded(seen, what, kernel.name)
