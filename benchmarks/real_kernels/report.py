@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 
 from benchmarks.real_kernels.entry import CALLS
 from benchmarks.real_kernels.expected import Expected
-from benchmarks.real_kernels.judge import Record
+from benchmarks.real_kernels.judge import TABLES, Record
 
 KINDS = ("agree", "open", "false-alarm", "wrong-rule", "miss", "untraced", "no-kernel", "unasked", "skipped")
 _NOT_ASKED = Expected("", None, "", "")
@@ -57,12 +57,18 @@ def table(records: Iterable[Record], expected: Mapping[tuple[str, str], Expected
 def _open(judged: list[tuple[str, Record]]) -> list[str]:
     answered = [record for name, record in judged if name in ("agree", "open", "false-alarm", "wrong-rule", "miss")]
     undecided = [record for record in answered if record.open]
-    share = 100 * len(undecided) / max(1, len(answered))
-    lines = [f"open: {len(undecided)} of {len(answered)} ({share:.1f}%)"]
+    other = [record for record in undecided if any(TABLES not in question for question in record.open or {})]
+    lines = [
+        f"open: {_share(undecided, answered)}, all but {_share(other, answered)} because an index map reads a table",
+    ]
     for rule, count in Counter(rule for record in undecided for rule in record.open or {}).most_common():
         where = ", ".join(f"{r.call} {r.target}" for r in undecided if rule in (r.open or {}))
         lines.append(f"  {rule} in {count}: {where[:240]}")
     return lines
+
+
+def _share(some: Sized, all_: Sized) -> str:
+    return f"{len(some)} of {len(all_)} ({100 * len(some) / max(1, len(all_)):.1f}%)"
 
 
 def _row(name: str, record: Record, expected: Mapping[tuple[str, str], Expected]) -> str:
