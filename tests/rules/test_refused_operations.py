@@ -31,7 +31,7 @@ def _found(function: Any, *dtypes: Any, target: str = "tpu-v5e") -> set[tuple[st
 def test_the_table_says_what_it_is_and_reads_back() -> None:
     table = _refused.table()
     assert set(table) <= set(tp.targets())
-    assert {name for name in tp.targets() if name.startswith("tpu")} | {"a100", "h100"} <= set(table)
+    assert {name for name in tp.targets() if name.startswith("tpu")} | {"a100", "h100", "b200"} <= set(table)
     assert all(words for rows in table.values() for words in rows.values())
     assert _refused.parsed(_refused.written(table)) == table
 
