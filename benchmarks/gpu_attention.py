@@ -13,7 +13,7 @@ from jax import lax
 
 from benchmarks.gpu_timing import Entry, Problem
 from typedpallas.kernels.gpu.attention import attention
-from typedpallas.kernels.gpu.attention_tuning import AttentionTuning
+from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, default
 
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1e-2}
 SHAPES = ((4, 4096, 16, 128), (2, 16384, 16, 128), (2, 512, 4, 64))
@@ -34,7 +34,8 @@ def _problem(key: jax.Array, name: str, shape: tuple[int, ...], causal: bool, dt
     q, k, v = (jax.random.normal(jax.random.fold_in(key, i), shape, jnp.float32) for i in range(3))
     arrays = tuple(x.astype(dtype) for x in (q * head_dim**-0.5, k, v))
     ours = (
-        Entry(_label(t), functools.partial(_ours, t, causal), "ours") for t in configurations(length, head_dim, quick)
+        Entry(_label(t), functools.partial(_ours, t, causal), "ours")
+        for t in configurations(length, head_dim, causal, quick)
     )
     return Problem(
         name,
@@ -47,11 +48,12 @@ def _problem(key: jax.Array, name: str, shape: tuple[int, ...], causal: bool, dt
     )
 
 
-def configurations(length: int, head_dim: int, quick: bool) -> list[AttentionTuning]:
+def configurations(length: int, head_dim: int, causal: bool, quick: bool) -> list[AttentionTuning]:
     """Those worth trying, the default first."""
-    found = [AttentionTuning()]
+    found = [default(length, length, head_dim, causal)]
     if not quick:
         found += [
+            AttentionTuning(),
             AttentionTuning(take_turns=False),
             AttentionTuning(block_k=64, stages=4),
             AttentionTuning(block_k=64, stages=4, take_turns=False),
@@ -60,7 +62,11 @@ def configurations(length: int, head_dim: int, quick: bool) -> list[AttentionTun
             AttentionTuning(groups=3, stages=3, block_k=64),
             AttentionTuning(groups=3, stages=2, block_k=128),
         ]
-    return [t for t in found if length % t.tile == 0 and (t.groups < 3 or t.block_k <= 64 or head_dim <= 64)]
+    return [
+        t
+        for t in dict.fromkeys(found)
+        if length % t.tile == 0 and (t.groups < 3 or t.block_k <= 64 or head_dim <= 64)
+    ]
 
 
 def _label(tuning: AttentionTuning) -> str:

@@ -26,7 +26,7 @@ def _problem(key: jax.Array, name: str, size: int, dtype: Any, quick: bool) -> P
     arrays = tuple(
         jax.random.normal(jax.random.fold_in(key, i), (size, size), jnp.float32).astype(dtype) for i in range(2)
     )
-    chosen = [default(size, size)] if quick else configurations()
+    chosen = [default(size, size, size)] if quick else configurations()
     ours = [Entry(label(t), functools.partial(matmul, tuning=t), "ours") for t in chosen]
     return Problem(
         name,

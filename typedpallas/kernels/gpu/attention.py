@@ -375,7 +375,7 @@ def attention(
     Returns:
         The shape and type of ``q``; float32, shape ``(batch, heads, queries)``.
     """
-    chosen = tuning or default(q.shape[1], k.shape[1], q.shape[3])
+    chosen = tuning or default(q.shape[1], k.shape[1], q.shape[3], causal)
     factor = q.shape[3] ** -0.5 if scale is None else scale
     run, turns = launch(q, k, causal=causal, scale=factor, tuning=chosen)
     out: jax.Array

@@ -48,13 +48,13 @@ class AttentionTuning:
         return -(-self.tile // self.block_k) + (not whole)
 
 
-def default(queries: int, keys: int, head_dim: int) -> AttentionTuning:
-    """Fast on an H200 where it fits: wide heads and odd lengths take smaller blocks."""
+def default(queries: int, keys: int, head_dim: int, causal: bool) -> AttentionTuning:
+    """Fast on an H200 where it fits: wide heads, short and odd lengths take smaller blocks."""
     wide = head_dim > 128
     groups = 1 if wide or queries % 128 else 2
-    if wide or keys % 128:
+    if wide or keys % 128 or keys <= 1024:
         return AttentionTuning(groups=groups, block_k=64, stages=2 if wide else 4)
-    return AttentionTuning(groups=groups)
+    return AttentionTuning(groups=groups, take_turns=causal or keys <= 8192)
 
 
 @dataclass(frozen=True)
