@@ -258,3 +258,47 @@ def test_narrow_scalars() -> None:
 
 def test_zero_programs_do_nothing() -> None:
     assert said(_reads(lambda i, s: i * 64 + 64), grid=(0,)) == []
+
+
+TAKEN = [
+    (f32, (64, 256), "3", 4),
+    (f32, (64, 256), "4", 8),
+    (f32, (64, 256), "7", 2),
+    (f32, (64, 256), "*4", 4),
+    (f32, (64, 128), "*1", 12),
+    (f32, (3, 256), "*1", 3),
+    (f32, (40, 256), "*8", 40),
+    (bf16, (64, 256), "6", 4),
+    (bf16, (5, 256), "4", 1),
+    (bf16, (5, 256), "*8", 5),
+    (bf16, (64, 128), "*2", 12),
+    (i8, (64, 256), "4", 28),
+    (i8, (32, 256), "*8", 12),
+    (i8, (64, 256), "*16", 16),
+]
+REFUSED = [
+    (f32, (64, 256), "3", 6),
+    (f32, (64, 256), "0", 12),
+    (f32, (64, 256), "*8", 12),
+    (f32, (64, 256), "*2", 4),
+    (bf16, (64, 256), "5", 4),
+    (bf16, (64, 128), "*1", 2),
+    (bf16, (5, 256), "*4", 5),
+    (i8, (64, 256), "4", 32),
+    (i8, (64, 256), "*8", 12),
+    (i8, (3, 256), "*4", 2),
+]
+"""Copies of rows, by type, shape, start (`*4`: a scalar times 4) and size; what libtpu says of each on v5e."""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "start", "size", "taken"), [(*c, True) for c in TAKEN] + [(*c, False) for c in REFUSED]
+)
+def test_rows_that_copies_take(dtype: Any, shape: tuple[int, int], start: str, size: int, taken: bool) -> None:
+    def body(s: Any, x: Any, o: Any, part: Any) -> None:
+        at = s[0] * int(start[1:]) if start[0] == "*" else int(start)
+        pltpu.sync_copy(x.at[pl.ds(at, size), :], part)
+        o[...] = jnp.zeros((8, 256), f32)
+
+    found = said(body, shape, dtype, space=pl.ANY, scratch=(pltpu.VMEM((size, shape[1]), dtype),))
+    assert found == ([] if taken else CUT)

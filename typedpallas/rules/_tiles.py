@@ -131,16 +131,23 @@ def _rows(part: SlicePart, axis: int, tile: int, packed: int, *, narrow: bool) -
         if not _static_rows(part, part.start, part.size, tile, packed):
             yield _nearest(part, axis, tile, packed)
         return
-    if part.size == part.extent or part.size % min(tile, SUBLANES) == 0:
-        first = part.divisible(tile)
-        if first == "yes":
-            return
-    part_of_tile = part.size % packed == 0 and tile % part.size == 0
-    need = part.size if part_of_tile else tile
-    if not part_of_tile and part.size % min(tile, SUBLANES) and part.size != part.extent:
+    needs = list(_moving_rows(part, part.size, tile, packed))
+    if any(part.divisible(need) == "yes" for need in needs):
+        return
+    if not needs:
         yield Misfit(axis, "size", min(tile, SUBLANES), "never")
     else:
-        yield from _unless(part.divisible(need), axis, "start", need)
+        yield from _unless(part.divisible(min(needs)), axis, "start", min(needs))
+
+
+def _moving_rows(part: SlicePart, size: int, tile: int, packed: int) -> Iterator[int]:
+    """The numbers of which a start that is no constant may be a multiple: one of them has to divide it."""
+    if size == part.extent or size % min(tile, SUBLANES) == 0:
+        yield tile
+    if size % packed == 0 and part.extent <= tile:
+        yield packed
+    elif size % packed == 0 and tile % size == 0:
+        yield size
 
 
 def _words(part: SlicePart, axis: int, packed: int) -> Iterator[Misfit]:

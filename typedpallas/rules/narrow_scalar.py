@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 
 from typedpallas import dtypes, spaces, tpu
-from typedpallas.events import Context, Event
+from typedpallas.events import Applied, Context, Event
 from typedpallas.events_slices import Scalar
 from typedpallas.rules._blocks import bits
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
 
 _WORD = 32
+_TO_ONE_ELEMENT = ("squeeze", "reduce_max", "reduce_min", "reduce_sum")
+"""Operations whose lowering takes an element out of a vector where their result has no dims."""
 _KERNEL = """
 def kernel(x_ref, o_ref):
     o_ref[...] = jnp.zeros((8, 128), jnp.float32) + {element}
@@ -29,16 +31,18 @@ class NarrowScalar(Rule):
     """One element of fewer than 32 bits is taken out of vector memory, or a constant one put into scalar memory.
 
     A TPU's vector unit hands only words of 32 bits to the scalar unit, so `x_ref[1, 2]` of a narrower ref in `VMEM`
-    is refused wherever its value is used: load a slice, make it wide, and take the element out of that. Truth values
-    are words already. Scalar memory holds narrow elements, but a constant of a narrow float type cannot be stored
-    there: store a wide constant that is rounded when it is computed, or keep the buffer wide.
+    is refused wherever its value is used: load a slice, make it wide, and take the element out of that. So are a
+    squeeze of a narrow vector to one element and a reduction of narrow floats to one. Loads of truth values are words
+    already. Scalar memory holds narrow elements, but a constant of a narrow float type cannot be stored there: keep
+    the buffer wide.
 
     Machines: TPU, every chip from v4 to 7x. Source: libtpu 0.0.48 ("Only 32-bit scalar vector.extracts", "failed to
-    legalize unresolved materialization"), asked for each element type.
+    legalize unresolved materialization") and JAX's Mosaic TPU lowering ("can be converted to scalars"), asked for
+    each element type.
     """
 
     slug = "narrow-scalar"
-    judges = (Scalar,)
+    judges = (Scalar, Applied)
     message = "cannot {action} in `{space}`: expected {expected}, found `{found}`"
     example = Example(
         bad=_example("x_ref[1, 2].astype(jnp.float32)"),
@@ -47,9 +51,33 @@ class NarrowScalar(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
-        assert isinstance(event, Scalar)
+        if context.machine != "tpu":
+            return
+        if isinstance(event, Applied):
+            yield from self._applied(event)
+        elif isinstance(event, Scalar):
+            yield from self._moved(event)
+
+    def _applied(self, event: Applied) -> Iterator[Finding]:
+        if event.primitive not in _TO_ONE_ELEMENT or len(event.results) != 1 or event.results[0].shape:
+            return
+        dtype = event.results[0].dtype
+        width = 1 if dtype == "bool" else bits(dtype)
+        if width is None or width >= _WORD or not event.operands or not event.operands[0].shape:
+            return
+        if event.primitive == "squeeze" or _is_float(dtype):
+            yield self.refuted(
+                action=f"make one element of a vector by `{event.primitive}`",
+                space=spaces.name(tpu.VMEM),
+                expected="elements of 32 bits",
+                found=dtypes.short(dtype),
+                notes=("the vector unit hands only words of 32 bits to the scalar unit",),
+                help="convert the vector to 32 bits first, `.astype(jnp.float32)` or `.astype(jnp.int32)`",
+            )
+
+    def _moved(self, event: Scalar) -> Iterator[Finding]:
         width = bits(event.dtype)
-        if context.machine != "tpu" or width is None or width >= _WORD or event.dtype is None:
+        if width is None or width >= _WORD or event.dtype is None:
             return
         element = dtypes.short(event.dtype)
         if event.op == "load" and event.space is tpu.VMEM:
