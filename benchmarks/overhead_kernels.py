@@ -16,7 +16,8 @@ from typedpallas.chips import get
 from typedpallas.compilers.ambient import lowering_platform, target_context
 from typedpallas.tpu import VMEM
 
-_MODULES = 12
+_LINES = 84
+"""Lines of one module; below, about."""
 _HEAD = '''"""Generated kernels."""
 
 from typing import Literal as L
@@ -68,12 +69,17 @@ multiplied_{i} = tp.launch(matmul_{i}, "(i BM) (k BK), (k BK) (j BN) -> (i BM) (
 """
 
 
-def modules() -> dict[str, str]:
-    """About 1,000 lines of typed kernels: file names and their text."""
+def modules(lines: int) -> dict[str, str]:
+    """About this many lines of typed kernels in modules of 84 lines: file names and their text."""
     return {
         f"generated_{n}.py": _HEAD + "".join(_KERNELS.format(i=i) for i in range(2 * n, 2 * n + 2))
-        for n in range(_MODULES)
+        for n in range(round(lines / _LINES))
     }
+
+
+def module(lines: int) -> str:
+    """One module of about this many lines."""
+    return _HEAD + "".join(_KERNELS.format(i=i) for i in range(round((lines - 10) / 37)))
 
 
 def relu_kernel[BM: Multiple[L[8]], N: Dim](x: In[VMEM, f32, BM, N], out: Out[VMEM, f32, BM, N]) -> None:
@@ -141,13 +147,17 @@ class Case:
 
     name: str
     target: str
-    typed: Callable[..., Any]
+    typed: tp.Launch
     by_hand: Callable[..., Any]
     avals: tuple[Any, ...]
 
     def trace(self) -> None:
-        """Trace the typed launch."""
+        """Trace the typed launch, with sizes that it was traced and checked with before."""
         self._trace(self.typed)
+
+    def trace_first(self) -> None:
+        """Trace the typed launch as new, with the check."""
+        self._trace(self.typed.bind())
 
     def trace_by_hand(self) -> None:
         """Trace the call written by hand."""
