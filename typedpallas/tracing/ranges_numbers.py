@@ -14,10 +14,7 @@ def is_number(aval: Any) -> bool:
     """Whether a type is that of an integer or a truth value, and not of an array."""
     if getattr(aval, "shape", None) != () or hasattr(aval, "inner_aval"):
         return False
-    try:
-        return np.dtype(getattr(aval, "dtype", None)).kind in "iub"
-    except TypeError:
-        return False
+    return getattr(getattr(aval, "dtype", None), "kind", "") in ("i", "u", "b")
 
 
 def literal(value: Any) -> int | None:

@@ -8,15 +8,16 @@ from typedpallas.tracing import jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges_frames import Use
 
+_WORD_BYTES = 4
 _INTO_ONE_TYPE = ("convert_element_type", "copy", "stop_gradient")
 
 
 def events(uses: list[Use], kernel: str) -> Iterator[Located]:
-    """One `Scalar` for each use that moves one element and no array."""
+    """One `Scalar` for each use that moves one narrow element and no array."""
     for use in uses:
-        if use.op == "load" and use.eqn.outvars[0].aval.shape == () and _is_needed(use.jaxpr, use.eqn.outvars[0]):
+        if use.op == "load" and _is_narrow(use.eqn.outvars[0]) and _is_needed(use.jaxpr, use.eqn.outvars[0]):
             event = Scalar(name=use.buffer.name, op="load", space=use.buffer.space, dtype=_dtype(use.eqn.outvars[0]))
-        elif use.op == "store" and jaxapi.accessed(use.eqn)[1].aval.shape == ():
+        elif use.op == "store" and _is_narrow(jaxapi.accessed(use.eqn)[1]):
             value = jaxapi.accessed(use.eqn)[1]
             event = Scalar(
                 name=use.buffer.name,
@@ -28,6 +29,10 @@ def events(uses: list[Use], kernel: str) -> Iterator[Located]:
         else:
             continue
         yield Located(event, jaxapi.place(use.eqn), kernel)
+
+
+def _is_narrow(atom: Any) -> bool:
+    return bool(atom.aval.shape == ()) and getattr(atom.aval.dtype, "itemsize", _WORD_BYTES) < _WORD_BYTES
 
 
 def _dtype(atom: Any) -> str | None:
