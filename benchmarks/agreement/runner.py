@@ -29,7 +29,7 @@ def run(jobs: list[tuple[str, int, str]], path: Path, workers: int) -> tuple[lis
     begin = time.monotonic()
     with (
         path.open("a") as out,
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=400) as pool,
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
     ):
         futures = [pool.submit(_safe_judge, job) for job in jobs]
         for done, future in enumerate(as_completed(futures), 1):
