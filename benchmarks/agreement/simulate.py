@@ -1,7 +1,8 @@
 """A grid of blocks, step by step in numpy, by the rules of the machine.
 
 Every array carries a mask of garbage: elements past an array's end, results never written, a result's window
-on its return after another one (TPUs do not fetch results back), scratch before its first store.
+on its return after another one (TPUs do not fetch results back), scratch before its first store. What sticks out of
+a result is dropped on a TPU, and written past the array by Triton.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ def launch(
         where = out.slices(point)
         blocks = [fetch(array, operand, operand.slices(point)) for array, operand in sources]
         grid.claim(tuple(s.start for s in where), point)
+        if grid.machine == "gpu" and any(s.stop > dim for s, dim in zip(where, out.shape, strict=True)):
+            raise Defect(f"past the end: the block at grid point {point} sticks out, and Triton checks no bounds")
         if where != at:
             window, at = _new_window(grid, result, out, where), where
         body(point, blocks, window, scratch)
