@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mypy.nodes import ARG_NAMED, ARG_OPT, ARG_POS, Expression
@@ -64,7 +64,7 @@ class Answer:
         keywords = [keyword for keyword, _, _ in passed]
         results: list[Type] = []
         refusals: list[tuple[Call, Refused]] = []
-        for items in itertools.islice(itertools.product(*choices), _MOST_UNION_ITEMS):
+        for items in _combined(choices):
             call = _call(function, keywords, items)
             outcome = transfer.evaluate(call, self.types.facts, self._families(call))
             if isinstance(outcome, Refused):
@@ -73,6 +73,8 @@ class Answer:
                 results.append(self.type_of(outcome))
         if refusals and not results and not self._of_union():
             self._refuse(*refusals[0])
+        if len(results) == 1:
+            return results[0]
         return make_simplified_union(results) if results else self.unknown
 
     def _choices(self, expression: Expression, kind: Type) -> list[Static]:
@@ -88,11 +90,12 @@ class Answer:
         return any(isinstance(get_proper_type(kind), UnionType) for kind in kinds)
 
     def _families(self, call: Call) -> Mapping[str, type[DType] | None]:
-        values = [leaf.value if isinstance(leaf, Like) else leaf for leaf in call.leaves]
-        parameters = [v.parameter for v in values if isinstance(v, Value) and v.parameter is not None]
-        if not parameters:
-            return {}
-        return {parameter.name: self.types.family(parameter) for parameter in parameters}
+        found: dict[str, type[DType] | None] = {}
+        for leaf in call.leaves:
+            value = leaf.value if isinstance(leaf, Like) else leaf
+            if isinstance(value, Value) and value.parameter is not None:
+                found[value.parameter.name] = self.types.family(value.parameter)
+        return found
 
     def type_of(self, outcome: Outcome) -> Type:
         """The type of what came out."""
@@ -119,13 +122,22 @@ class Answer:
         report.judge(self.api, event, self.types.facts, {"": self.place})
 
 
+def _combined(choices: Sequence[Sequence[Static]]) -> Iterable[tuple[Static, ...]]:
+    """One item of each, in every way; the first few."""
+    if all(len(items) == 1 for items in choices):
+        return (tuple(items[0] for items in choices),)
+    return itertools.islice(itertools.product(*choices), _MOST_UNION_ITEMS)
+
+
 def _call(function: str, keywords: Sequence[str | None], items: Sequence[Static]) -> Call:
-    pairs = list(zip(keywords, items, strict=True))
-    return Call(
-        function,
-        tuple(item for keyword, item in pairs if keyword is None),
-        tuple((keyword, item) for keyword, item in pairs if keyword is not None),
-    )
+    positional: list[Static] = []
+    named: list[tuple[str, Static]] = []
+    for keyword, item in zip(keywords, items, strict=True):
+        if keyword is None:
+            positional.append(item)
+        else:
+            named.append((keyword, item))
+    return Call(function, tuple(positional), tuple(named))
 
 
 def holds_arrays(kind: Type, container: str) -> bool:

@@ -6,7 +6,6 @@ None means unknown here as everywhere; mypy's side of it is `Any`, or ``*tuple[A
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -316,10 +315,13 @@ class Types:
 
     def _own(self, value: Value) -> tuple[TypeVarType, ...] | None:
         """The type parameters that a value's shape names; none if some are unknown or have another's name."""
-        found = [self._types.get(name) for name in value.names]
-        known = tuple(kind for kind in found if kind is not None)
-        clear = len(known) == len(found) and all(map(operator.eq, value.names, (kind.name for kind in known)))
-        return known if clear else None
+        found = []
+        for name in value.names:
+            known = self._types.get(name)
+            if known is None or known.name != name:
+                return None
+            found.append(known)
+        return tuple(found)
 
     def like(self, ref: Instance, shape: Shape | None) -> Instance:
         """A ref of the same class, space and element type as ``ref`` with another shape."""

@@ -32,7 +32,7 @@ def evaluate(call: Call, facts: Facts, families: Mapping[str, type[DType] | None
             names.update(leaf.value.names)
         elif isinstance(leaf, UnknownType):
             return None
-    multiples = tuple((n, facts.multiple(n)) for n in sorted(names))
+    multiples = tuple([(n, facts.multiple(n)) for n in sorted(names)])
     try:
         question = written.question(call, multiples, families)
     except written.Unwritable:

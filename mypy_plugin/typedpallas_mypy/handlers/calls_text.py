@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -54,18 +55,19 @@ class Written:
                 return piece.place(start, stop)
         return self.node
 
+    @functools.cached_property
     def operands(self) -> list[tuple[int, int]]:
         """Start and stop of every operand, inputs then outputs."""
         return [(m.start(), m.end()) for m in re.finditer(r"[^\s,>-](?:[^,>-]*[^\s,>-])?", self.text)]
 
     def operand(self, position: int) -> n.Context:
         """The place of one operand."""
-        spans = self.operands()
+        spans = self.operands
         return self.place(*spans[position]) if position < len(spans) else self.node
 
     def window(self, position: int, operand: Operand, axis: int) -> n.Context:
         """The place of the part of an operand that gives axis ``axis`` of its block."""
-        spans = self.operands()
+        spans = self.operands
         if position >= len(spans) or axis >= len(operand.windows):
             return self.operand(position)
         start, stop = spans[position]
@@ -75,10 +77,11 @@ class Written:
             return self.operand(position)
         return self.place(start + parts[part][0], start + parts[part][1])
 
+    @functools.cached_property
     def placed(self) -> dict[int, n.CallExpr]:
         """The operands with their own index map, by position."""
         found: dict[int, n.CallExpr] = {}
-        for position, (start, _) in enumerate(self.operands()):
+        for position, (start, _) in enumerate(self.operands):
             piece = next(piece for piece in reversed(self.pieces) if piece.start <= start)
             if piece.spec is not None:
                 found[position] = piece.spec

@@ -24,7 +24,7 @@ from typedpallas_mypy.handlers.calls_text import Written, string, strings
 
 def settled(source: Source, text: Written, given: Mapping[str, n.Expression]) -> str:
     """What `tp.launch` is told beside kernel, pattern and grid."""
-    found: dict[str, Any] = {"placed": sorted(text.placed())}
+    found: dict[str, Any] = {"placed": sorted(text.placed)}
     if "ragged" in given:
         ragged = strings(source, given["ragged"])
         found["ragged"] = None if ragged is None else sorted(ragged)

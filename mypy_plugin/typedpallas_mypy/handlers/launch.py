@@ -48,7 +48,7 @@ def _judged(
     kernel = calls_kernel.kernel_of(function)
     if kernel is None or not calls_match.launchable(kernel):
         return False
-    match = calls_match.match(patterns.parse(text.text, grid), kernel, frozenset(text.placed()))
+    match = calls_match.match(patterns.parse(text.text, grid), kernel, frozenset(text.placed))
     return _judge_match(api, source, match, text, given)
 
 
@@ -79,7 +79,7 @@ def _judge_match(api: Any, source: Source, match: Match, text: Written, given: M
         known = (*match.names, *match.pattern.grid)
         sizes = CallSizes(launch=kernel.name, known=known, needed=(), given=tuple(names))
         wrong |= report.judge(api, sizes, kernel.facts, {"": given["dims"]})
-    for position, call in text.placed().items():
+    for position, call in text.placed.items():
         wrong |= _judge_own_map(api, source, match, position, call)
     parallel = strings(source, given["parallel"]) if "parallel" in given else ()
     axes = given.get("parallel", given.get("grid", text.node))
