@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from typedpallas.chips import Target, TpuTarget
-from typedpallas.events_slices import Known, Slice, SlicePart
+from typedpallas.events import Known, Slice, SlicePart
 from typedpallas.records import record
 from typedpallas.rules._blocks import bits
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, Event
-from typedpallas.events_slices import Slice, SlicePart, Step
+from typedpallas.events import Context, Event, Slice, SlicePart, Step
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
 

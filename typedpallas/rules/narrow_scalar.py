@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas import dtypes, spaces, tpu
-from typedpallas.events import Applied, Context, Event
-from typedpallas.events_slices import Scalar
+from typedpallas.events import Applied, Context, Event, Scalar
 from typedpallas.rules._blocks import bits
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas import tpu
-from typedpallas.events import Context, Event
-from typedpallas.events_slices import Slice, SlicePart
+from typedpallas.events import Context, Event, Slice, SlicePart
 from typedpallas.rules import _tiles
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from typedpallas import tpu
-from typedpallas.events_slices import Slice, SlicePart, Step
+from typedpallas.events import Slice, SlicePart, Step
 from typedpallas.tracing import grid_indices, grid_values, jaxapi
 from typedpallas.tracing.grid_values import Value
 from typedpallas.tracing.walk import KernelCall, Operand

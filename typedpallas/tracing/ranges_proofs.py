@@ -7,7 +7,7 @@ absolute values do not, nor does what a loop carries or a branch returns.
 
 import math
 
-from typedpallas.events_slices import Known
+from typedpallas.events import Known
 from typedpallas.tracing.ranges_terms import Term, leaves
 
 _FUEL = 127

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from typedpallas.events_slices import Slice, SlicePart, Step
+from typedpallas.events import Slice, SlicePart, Step
 
 _WORDS = re.compile(
     r"Out of bound (?P<what>slice|indexer): (?:start|idx)=(?P<start>\d+)"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from typedpallas.events_slices import Scalar
+from typedpallas.events import Scalar
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges_frames import Use

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from typedpallas.events import Context
-from typedpallas.events_slices import Known, Slice, SlicePart, Step
+from typedpallas.events import Context, Known, Slice, SlicePart, Step
 from typedpallas.tracing import grid_around, jaxapi, ranges_proofs, ranges_scalars, ranges_walk
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges_bounds import Bounds, bounds

@@ -1,4 +1,4 @@
-"""Indices and slices of refs as a checker saw them: part of the vocabulary of `typedpallas.events`."""
+"""Slices of refs and single elements of them."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal

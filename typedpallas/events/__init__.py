@@ -1,0 +1,102 @@
+"""What a checker saw in a kernel: the one vocabulary between the front ends and the rules.
+
+The mypy plugin builds these with symbolic sizes, the trace checker with numbers; a rule cannot tell which.
+None always means "unknown", never "nothing". One file a subject; all of them are imported from here.
+"""
+
+from typedpallas.events.accesses import Access, Index
+from typedpallas.events.contents import GarbageResult, PaddedValue
+from typedpallas.events.context import ArrayType, Backend, Context, RefFact, Shape
+from typedpallas.events.copies import CopyInUse, SemaphoreLeft, SemaphoreStarved
+from typedpallas.events.launches import (
+    Argument,
+    BuiltFor,
+    CallSizes,
+    DimSize,
+    KernelReturns,
+    LaunchText,
+    Operands,
+    UnusedOperand,
+)
+from typedpallas.events.memory import MemoryItem, MemoryUse
+from typedpallas.events.operations import Applied, Capture, NarrowedSum, Operation, Placement, Value
+from typedpallas.events.slices import Known, Scalar, Slice, SlicePart, Step
+from typedpallas.events.windows import Alias, GridAxis, IndexMap, Point, Shard, ShardedOperand, Visits, Window
+
+__all__ = [
+    "Access",
+    "Alias",
+    "Applied",
+    "Argument",
+    "ArrayType",
+    "Backend",
+    "BuiltFor",
+    "CallSizes",
+    "Capture",
+    "Context",
+    "CopyInUse",
+    "DimSize",
+    "Event",
+    "GarbageResult",
+    "GridAxis",
+    "Index",
+    "IndexMap",
+    "KernelReturns",
+    "Known",
+    "LaunchText",
+    "MemoryItem",
+    "MemoryUse",
+    "NarrowedSum",
+    "Operands",
+    "Operation",
+    "PaddedValue",
+    "Placement",
+    "Point",
+    "RefFact",
+    "Scalar",
+    "SemaphoreLeft",
+    "SemaphoreStarved",
+    "Shape",
+    "Shard",
+    "ShardedOperand",
+    "Slice",
+    "SlicePart",
+    "Step",
+    "UnusedOperand",
+    "Value",
+    "Visits",
+    "Window",
+]
+
+type Event = (
+    Access
+    | Window
+    | IndexMap
+    | GridAxis
+    | Operation
+    | Value
+    | Placement
+    | MemoryUse
+    | LaunchText
+    | Operands
+    | Argument
+    | DimSize
+    | CallSizes
+    | Applied
+    | Index
+    | Capture
+    | Alias
+    | BuiltFor
+    | Slice
+    | Scalar
+    | GarbageResult
+    | SemaphoreLeft
+    | SemaphoreStarved
+    | CopyInUse
+    | Shard
+    | KernelReturns
+    | ShardedOperand
+    | UnusedOperand
+    | NarrowedSum
+    | PaddedValue
+)

@@ -1,0 +1,52 @@
+"""Garbage that reaches a result."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typedpallas.events.windows import Point
+from typedpallas.records import record
+
+
+@record(frozen=True, kw_only=True)
+class GarbageResult:
+    """Elements of a kernel's result that certainly hold what memory happened to hold."""
+
+    output: str
+    buffer: str | None
+    """The buffer that was read before anything was stored to it; none if the result's elements are never stored."""
+    role: Literal["scratch", "output"] = "output"
+    step: Point = ()
+    """The grid step of that read."""
+    element: Point | None = None
+    """The first element that was read so; none where that is not known."""
+    block: Point = ()
+    """The index of the result's block."""
+    result_element: Point = ()
+    """The first element of that block which is garbage."""
+    last_step: Point = ()
+    """The last grid step that could have stored to it."""
+    everything: bool = False
+    """Whether all of the result is garbage."""
+    whole_result: bool | None = None
+    """As in `IndexMap`."""
+    stays_along: tuple[int, ...] = ()
+    """The grid axes along which the result's block stays."""
+    split_axis: int | None = None
+    """The parallel grid axis whose later steps run on another core of the chip; none if one core does it all."""
+
+
+@record(frozen=True, kw_only=True)
+class PaddedValue:
+    """Elements past an array's end that reach a reduction or a matrix product, and through it a result."""
+
+    name: str
+    """The operand they come from."""
+    axis: int
+    extent: int
+    """The array's elements along that axis."""
+    loaded: tuple[int, int]
+    """The elements that the last block or window takes: from, to (exclusive)."""
+    primitive: str
+    step: Point = ()
+    """The grid step that loads them."""

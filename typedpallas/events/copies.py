@@ -1,0 +1,54 @@
+"""Copies under way and the semaphores that count them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typedpallas.events.windows import Point
+from typedpallas.records import record
+
+
+@record(frozen=True, kw_only=True)
+class SemaphoreLeft:
+    """A semaphore that is not zero when the kernel, or its scope, ends."""
+
+    semaphore: str
+    counts: Literal["bytes", "signals"]
+    left: int | None
+    """How many, at least; none if unknown."""
+    source: str | None = None
+    """From where the last copy on it goes; none where there is none."""
+    target: str | None = None
+    step: Point = ()
+    """The grid step at which that copy was started."""
+    sometimes: bool = False
+    """Whether the copy is started under a condition on data."""
+
+
+@record(frozen=True, kw_only=True)
+class SemaphoreStarved:
+    """A wait for more than a semaphore can ever get."""
+
+    semaphore: str
+    counts: Literal["bytes", "signals"]
+    wanted: int
+    there: int
+    """What was started, or signalled, and not yet waited for: at most."""
+    step: Point = ()
+
+
+@record(frozen=True, kw_only=True)
+class CopyInUse:
+    """A buffer that is used while a copy from or to it is under way."""
+
+    how: Literal["load", "store", "copy from", "copy to"]
+    buffer: str
+    side: Literal["source", "target"]
+    """Which end of the copy the buffer is."""
+    source: str
+    target: str
+    semaphore: str
+    started: Point = ()
+    """The grid step at which the copy was started."""
+    step: Point = ()
+    """The grid step of the use."""
