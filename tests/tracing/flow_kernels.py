@@ -387,6 +387,109 @@ def double_buffered_for_long(x, o, slots, done):
         o[...] += slots[slot]
 
 
+PAIR = pltpu.VMEM((2, 8, 128), F32)
+
+
+@kernel("shared-semaphore", in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
+def one_semaphore_first_used_after_its_wait(x, o, pair, done):
+    first, second = _copy(x, 0, pair.at[0], done), _copy(x, 1, pair.at[1], done)
+    first.start()
+    second.start()
+    first.wait()
+    o[...] = pair[0]
+    second.wait()
+    o[...] += pair[1]
+
+
+@kernel(in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
+def one_semaphore_both_waited_for(x, o, pair, done):
+    first, second = _copy(x, 0, pair.at[0], done), _copy(x, 1, pair.at[1], done)
+    first.start()
+    second.start()
+    first.wait()
+    second.wait()
+    o[...] = pair[0] + pair[1]
+
+
+@kernel("read-before-wait", in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
+def one_semaphore_the_other_used(x, o, pair, done):
+    first, second = _copy(x, 0, pair.at[0], done), _copy(x, 1, pair.at[1], done)
+    first.start()
+    second.start()
+    first.wait()
+    o[...] = pair[1]
+    second.wait()
+
+
+@kernel(in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
+def one_semaphore_one_after_the_other(x, o, pair, done):
+    o[...] = jnp.zeros_like(o)
+    for k in range(2):
+        _copy(x, k, pair.at[k], done).start()
+        _copy(x, k, pair.at[k], done).wait()
+        o[...] += pair[k]
+
+
+@kernel(in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((24, 128), F32), DMA), grid=(1,))
+def one_semaphore_the_larger_copy_first(x, o, both, done):
+    """The small copy alone cannot end the wait for the large one."""
+    large = pltpu.make_async_copy(x.at[pl.ds(0, 16), :], both.at[pl.ds(0, 16), :], done)
+    small = pltpu.make_async_copy(x.at[pl.ds(16, 8), :], both.at[pl.ds(16, 8), :], done)
+    large.start()
+    small.start()
+    large.wait()
+    o[...] = both[0:8, :] + both[8:16, :]
+    small.wait()
+    o[...] += both[16:24, :]
+
+
+@kernel("shared-semaphore", in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((24, 128), F32), DMA), grid=(1,))
+def one_semaphore_the_smaller_copy_first(x, o, both, done):
+    large = pltpu.make_async_copy(x.at[pl.ds(0, 16), :], both.at[pl.ds(0, 16), :], done)
+    small = pltpu.make_async_copy(x.at[pl.ds(16, 8), :], both.at[pl.ds(16, 8), :], done)
+    small.start()
+    large.start()
+    small.wait()
+    o[...] = both[16:24, :]
+    large.wait()
+    o[...] += both[0:8, :] + both[8:16, :]
+
+
+def _prefetched(count: int, semaphores: int):
+    """Two slots in turn, ``count`` rows; one semaphore for each slot, or one for both."""
+
+    def body(x, o, slots, done):
+        o[...] = jnp.zeros_like(o)
+
+        def copy(i):
+            return _copy(x, i % 8, slots.at[i % 2], done.at[i % semaphores])
+
+        copy(0).start()
+
+        @pl.loop(0, count)
+        def _(i):
+            @pl.when(i + 1 < count)
+            def _():
+                copy(i + 1).start()
+
+            copy(i).wait()
+            o[...] += slots[i % 2]
+
+    body.__name__ = f"prefetched_{count}_with_{semaphores}"
+    return body
+
+
+for _count in (8, 500):
+    for _semaphores in (1, 2):
+        kernel(
+            "shared-semaphore" if _semaphores == 1 else None,
+            in_specs=(ANYWHERE,),
+            scratch=(PAIR, pltpu.SemaphoreType.DMA((2,))),
+            grid=(1,),
+            interpreted=_count == 8,
+        )(_prefetched(_count, _semaphores))
+
+
 @kernel(args=(TABLE, X), in_specs=(pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE), scratch=(VMEM, DMA), grid=(1,))
 def as_often_as_the_data_say(table, x, o, stage, done):
     o[...] = jnp.zeros_like(o)

@@ -4,6 +4,7 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def test_the_broken_rule_is_named_and_no_other(kernel: Kernel) -> None:
         assert Path(item.file).name == "flow_kernels.py" and item.help and item.witness
 
 
+SHARED = "shared-semaphore"
 GARBAGE = ("read-before-write", "result-never-stored")
 
 
@@ -56,6 +58,21 @@ def test_tpu_interpret_mode_agrees_about_garbage(kernel: Kernel) -> None:
     results = jax.tree.leaves(kernel.run(*operands, interpret=mode))
     garbage = any(bool(jnp.any(jnp.isnan(result) | (jnp.abs(result) > 1e6))) for result in results)
     assert garbage == (kernel.wrong is not None)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [k for k in ALL if k.interpreted and re.match("one_semaphore|prefetched", k.name) and k.wrong in (None, SHARED)],
+    ids=lambda kernel: kernel.name,
+)
+def test_copies_that_end_in_another_order_tell_shared_semaphores(kernel: Kernel) -> None:
+    """TPU interpret mode can let a copy end as late as the waits allow, the last one started first."""
+    x = jnp.asarray(np.random.default_rng(0).random((64, 128)), F32)
+    soon, late = (
+        kernel.run(x, interpret=pltpu.InterpretParams(dma_execution_mode=mode, uninitialized_memory="zero"))
+        for mode in ("eager", "on_wait")
+    )
+    assert bool(jnp.array_equal(soon, late)) == (kernel.wrong is None)
 
 
 def _accumulated(**params: Any) -> Any:

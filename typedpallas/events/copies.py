@@ -52,3 +52,6 @@ class CopyInUse:
     """The grid step at which the copy was started."""
     step: Point = ()
     """The grid step of the use."""
+    other: str | None = None
+    """Another copy under way on the semaphore, which may have ended the wait for this one; none where nothing has
+    waited for this one."""

@@ -13,3 +13,12 @@ def at_step(step: Sequence[int], otherwise: str = "") -> str:
     if step:
         return f" at grid step {shown(step)}"
     return f" at {otherwise}" if otherwise else ""
+
+
+USES = {
+    "load": "a load from it",
+    "store": "a store to it",
+    "copy from": "another copy from it",
+    "copy to": "another copy to it",
+}
+"""What is done with a buffer, in words."""

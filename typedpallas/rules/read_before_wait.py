@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas.events import Context, CopyInUse, Event
-from typedpallas.rules._steps import at_step
+from typedpallas.rules._steps import USES, at_step
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -54,7 +54,9 @@ class ReadBeforeWait(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, CopyInUse)
-        action = _ACTIONS[event.how]
+        if event.other is not None:
+            return
+        action = USES[event.how]
         began = at_step(event.started, "an earlier line")
         yield self.refuted(
             buffer=event.buffer,
@@ -65,11 +67,3 @@ class ReadBeforeWait(Rule):
             f"is not waited for before {action}",
             help=f"move the wait on `{event.semaphore}` before this line, or use another buffer",
         )
-
-
-_ACTIONS = {
-    "load": "a load from it",
-    "store": "a store to it",
-    "copy from": "another copy from it",
-    "copy to": "another copy to it",
-}

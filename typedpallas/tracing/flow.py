@@ -236,6 +236,7 @@ def _early(claim: Early) -> CopyInUse:
         semaphore=_semaphore(claim.flight),
         started=point(claim.flight.ids),
         step=point(claim.ids),
+        other=None if claim.other is None else f"{claim.other.source[0].name} -> {claim.other.target[0].name}",
     )
 
 

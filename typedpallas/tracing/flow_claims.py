@@ -42,6 +42,8 @@ class Early:
     flight: Flight
     ids: Ids
     eqn: Any = field(compare=False)
+    other: Flight | None = None
+    """The copy that may have ended the wait for this one; none where nothing has waited for it."""
 
 
 @dataclass(frozen=True)

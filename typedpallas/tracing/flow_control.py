@@ -9,7 +9,7 @@ from typing import Any
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_numbers as numbers
 from typedpallas.tracing import jaxapi
-from typedpallas.tracing.flow_claims import Left
+from typedpallas.tracing.flow_copies import leak
 from typedpallas.tracing.flow_memory import unknown
 from typedpallas.tracing.flow_numbers import Number, exact
 from typedpallas.tracing.flow_plan import Plan
@@ -258,17 +258,3 @@ def release(run: Run, buffer: Buffer) -> None:
     state.flights = tuple(
         flight for flight in state.flights if buffer not in (flight.semaphore[0], flight.source[0], flight.target[0])
     )
-
-
-def leak(run: Run, buffer: Buffer) -> None:
-    """Claim what is left on a semaphore at the end of its scope."""
-    for element, count in enumerate(run.state.counts.get(buffer.number, ())):
-        start = run.starts.get((buffer.number, element))
-        if buffer.bits and start is None:
-            continue
-        never = buffer.number not in run.waited and start is not None
-        if run.guards and not (start is not None and run.guards <= start.guards):
-            continue
-        if count.low > 0 or (never and count.high > 0):
-            eqn = None if start is None else start.eqn
-            run.claims.append(Left(buffer, element, count.low or count.high, start, eqn, sometimes=count.low == 0))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from typedpallas.tracing import flow_cells as cells
-from typedpallas.tracing import flow_control, jaxapi
+from typedpallas.tracing import flow_control, flow_copies, jaxapi
 from typedpallas.tracing.flow_claims import Garbage
 from typedpallas.tracing.flow_numbers import Number, exact
 from typedpallas.tracing.flow_run import Run
@@ -55,7 +55,7 @@ class Grid:
                 self._finish(window, last)
         for buffer in self.run.buffers.values():
             if buffer.role == "semaphore" and buffer.number in self.run.state.counts:
-                flow_control.leak(self.run, buffer)
+                flow_copies.leak(self.run, buffer)
 
     def _ids_at_end(self) -> Ids:
         return tuple((segments[-1][1],) * 2 for segments in self.segments)

@@ -9,7 +9,7 @@ import numpy as np
 
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing.flow_cells import Cells
-from typedpallas.tracing.flow_numbers import Number, exact
+from typedpallas.tracing.flow_numbers import Number, exact, hull
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,13 @@ class Region:
                 return None
             found.append(slice(start, start + (side.size - 1) * side.stride + 1, side.stride))
         return tuple(found)
+
+    def join(self, other: "Region") -> "Region | None":
+        """A box of the same shape that is either of two; none where their shapes differ."""
+        sides = list(zip(self.sides, other.sides, strict=True))
+        if self.seen != other.seen or any((a.size, a.stride) != (b.size, b.stride) for a, b in sides):
+            return None
+        return Region(tuple(Side(hull(a.start, b.start), a.size, a.stride) for a, b in sides), self.seen)
 
     def is_all(self, shape: Sequence[int]) -> bool:
         """Whether it is the whole buffer."""

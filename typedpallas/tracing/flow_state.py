@@ -1,6 +1,7 @@
 """What a kernel's memory holds at one moment: buffers, semaphores, copies under way."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from typedpallas.tracing import flow_cells as cells
@@ -36,20 +37,49 @@ class Origin:
     element: tuple[int, ...] | None
 
 
+type Element = tuple[Buffer, int | None]
+"""An array of semaphores and one of them; none where it is not known which."""
+
+type View = tuple[Buffer | None, Region | None]
+
+
 @dataclass(frozen=True)
 class Flight:
-    """A copy that was started and that nobody has waited for.
+    """A copy that was started and may not have ended.
 
-    ``semaphore``: the array of semaphores and the element, none where it is not known. ``guards``: the conditions
-    of unknown outcome under which it was started.
+    ``guards``: the conditions of unknown outcome under which it was started. ``bits``: what its semaphore gets of
+    it. ``asked``: whether a wait has named it, which another copy may have ended.
     """
 
     eqn: Any = field(compare=False)
-    semaphore: tuple[Buffer, int | None]
+    semaphore: Element
     source: tuple[Buffer, Region | None]
     target: tuple[Buffer, Region | None]
     guards: frozenset[int]
     ids: Ids
+    bits: int | None = None
+    asked: bool = False
+
+    def join(self, other: "Flight") -> "Flight | None":
+        """What is known of a copy that is one of these on one of two paths each; none where they differ in kind."""
+        if self == other:
+            return self
+        kinds = [(flight.semaphore, flight.guards, flight.bits) for flight in (self, other)]
+        source, target = _hull(self.source, other.source), _hull(self.target, other.target)
+        if kinds[0] != kinds[1] or source is None or target is None:
+            return None
+        ids = tuple(hull(a, b) for a, b in zip(self.ids, other.ids, strict=True))
+        return replace(self, source=source, target=target, ids=ids, asked=self.asked and other.asked)
+
+
+def _hull(left: tuple[Buffer, Region | None], right: tuple[Buffer, Region | None]) -> Any:
+    """Elements of a buffer that hold those of both; none where they are not of one shape."""
+    if left == right:
+        return left
+    if left[0] != right[0] or left[1] is None or right[1] is None:
+        return None
+    region = left[1].join(right[1])
+    return None if region is None else (left[0], region)
 
 
 @dataclass(frozen=True)
@@ -122,9 +152,7 @@ class State:
             {k: cells.join(v, other.cells[k]) for k, v in self.cells.items() if k in other.cells},
             {**other.origins, **self.origins},
             {k: _joined(v, other.counts[k]) for k, v in self.counts.items() if k in other.counts},
-            self.flights
-            if self.flights == other.flights
-            else tuple(flight for flight in self.flights if flight in other.flights),
+            self.flights if self.flights == other.flights else tuple(_in_both(self.flights, other.flights)),
         )
 
     def same(self, other: "State") -> bool:
@@ -144,6 +172,16 @@ class State:
             {k: (ANY_COUNT,) * len(v) for k, v in self.counts.items()},
             (),
         )
+
+
+def _in_both(left: Sequence[Flight], right: Sequence[Flight]) -> Iterator[Flight]:
+    """The copies under way on both of two paths, each as what it is on either."""
+    rest = list(right)
+    for flight in left:
+        fits = [(other != flight, k) for k, other in enumerate(rest) if flight.join(other) is not None]
+        joined = flight.join(rest.pop(min(fits)[1])) if fits else None
+        if joined is not None:
+            yield joined
 
 
 def _joined(left: tuple[Count, ...], right: tuple[Count, ...]) -> tuple[Count, ...]:
