@@ -38,7 +38,7 @@ def _subjects(families: Sequence[str], seeds: range, machine: str) -> Iterator[S
             except (TypeError, ValueError, NotImplementedError):
                 continue
             for style in ("literal", "generic"):
-                source = annotated(case.source(), report.kernels, style) if report.kernels else None
+                source = annotated(case.source(), built.avals, report.kernels, style) if report.kernels else None
                 if source is not None:
                     yield Subject(f"{family.replace('-', '_')}_{seed}_{style}", style, source)
 

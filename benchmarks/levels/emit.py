@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from typedpallas import dtypes
 from typedpallas.tracing.walk import KernelCall, Operand
@@ -21,10 +21,11 @@ from typedpallas import In, Out, Scratch, gpu, tpu
 _DIRECTIONS = {"prefetch": "In", "in": "In", "out": "Out", "scratch": "Scratch"}
 
 
-def annotated(source: str, kernels: Sequence[KernelCall], style: Style) -> str | None:
+def annotated(source: str, arguments: Sequence[Any], kernels: Sequence[KernelCall], style: Style) -> str | None:
     """``source`` with annotations; none where a kernel's definition is not found in it.
 
-    The annotations say what a trace of the plain module saw, so that launch and kernel fit each other.
+    The annotations say what a trace of the plain module on ``arguments`` saw, so that launch and kernel fit each
+    other. Arrays outside of the kernel have their sizes in both styles.
     """
     lines = source.splitlines()
     defined = {node.name: node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
@@ -34,17 +35,23 @@ def annotated(source: str, kernels: Sequence[KernelCall], style: Style) -> str |
             return None
         first, last = node.lineno - 1, node.body[0].lineno - 1
         lines[first:last] = [_header(node, kernel, style), *[""] * (last - first - 1)]
-    return _HEAD + _run_typed("\n".join(lines)) + "\n"
+    return _HEAD + _run_typed("\n".join(lines), arguments) + "\n"
 
 
-def _run_typed(source: str) -> str:
+def _run_typed(source: str, arguments: Sequence[Any]) -> str:
     """The runner with a signature, so that its body, the launch, is looked at."""
     node = next(n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == "run")
     names = [argument.arg for argument in node.args.args if argument.arg != "interpret"]
-    wanted = ", ".join([*(f"{name}: jax.Array" for name in names), "interpret: Any = False"])
+    typed = [f"{name}: {_array(argument)}" for name, argument in zip(names, arguments, strict=True)]
+    wanted = ", ".join([*typed, "interpret: Any = False"])
     lines = source.splitlines()
     lines[node.lineno - 1] = f"def run({wanted}) -> Any:"
     return "\n".join(lines)
+
+
+def _array(argument: Any) -> str:
+    sizes = "".join(f", L[{size}]" for size in argument.shape)
+    return f"tp.Array[tp.{dtypes.short(argument.dtype.name)}{sizes}]"
 
 
 def _header(node: ast.FunctionDef, kernel: KernelCall, style: Style) -> str:

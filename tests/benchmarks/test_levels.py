@@ -17,7 +17,7 @@ def _subjects(seed):
         built = case.build()
         report = tp.check(built.run, *built.avals, target="tpu-v5e")
         for style in ("literal", "generic"):
-            source = annotated(case.source(), report.kernels, style)
+            source = annotated(case.source(), built.avals, report.kernels, style)
             assert source is not None
             yield Subject(f"{family}_{style}", style, source)
 

@@ -105,16 +105,18 @@ class BlockOutOfRange(Rule):
                 continue
             for corner in _corners(result, event.grid):
                 index = result.substitute(corner)
-                inside = solve.at_most(index * block, array - 1, facts)
-                if isinstance(inside, solve.Refuted):
+                after = solve.at_most(index * block, array - 1, facts)
+                outside = after if isinstance(after, solve.Refuted) else solve.at_most(0 * block, index, facts)
+                if isinstance(outside, solve.Refuted):
+                    bound = f"before element {array}" if outside is after else "at element 0 or later"
                     at = ", ".join(f"{name} = {value}" for name, value in corner.items())
                     yield self.refuted(
                         blame="map",
                         name=event.name,
                         axis=axis,
-                        expected=f"blocks that start before element {array}",
+                        expected=f"blocks that start {bound}",
                         found=f"block {index}, which starts at element {index * block}",
-                        witness=", ".join([at, *(f"{name} = {value}" for name, value in inside.witness.items())]),
+                        witness=", ".join([at, *(f"{name} = {value}" for name, value in outside.witness.items())]),
                         help="return block indices, not element offsets, and stop the grid with the array",
                     )
                     break

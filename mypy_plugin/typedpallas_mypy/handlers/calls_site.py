@@ -26,8 +26,8 @@ class Part:
 
     role: Literal["prefetch", "in", "out", "scratch"]
     given: Spec | Buffer | None
-    output: Buffer | None = None
-    """Outputs: the array."""
+    array: Buffer | None = None
+    """The whole array, where known: an output's from ``out_shape``, an input's from the call's own argument."""
     where: str = ""
     """What messages call it where the kernel's parameter is not known."""
 
@@ -45,14 +45,19 @@ class Site:
     scratch: tuple[Buffer | None, ...] | None
     parameters: bool
     """Whether it has compiler parameters; they may say which core of a TPU it is for."""
+    operands: tuple[Buffer | None, ...] = ()
+    """The arrays that it is called with at once, ``pl.pallas_call(...)(x, y)``; empty where it is not."""
 
     def parts(self) -> tuple[Part, ...] | None:
         """Every ref in the kernel's order; as far as its place in the order is known."""
         if self.prefetch is None or self.inputs is None:
             return None
-        found = [Part("prefetch", None)] * self.prefetch + [
-            Part("in", spec, where=f"in_specs[{i}]") for i, spec in enumerate(self.inputs)
-        ]
+        operands = self.operands
+        if len(operands) != self.prefetch + len(self.inputs):
+            operands = (None,) * (self.prefetch + len(self.inputs))
+        found = [Part("prefetch", None, array) for array in operands[: self.prefetch]]
+        inputs = enumerate(zip(self.inputs, operands[self.prefetch :], strict=True))
+        found += [Part("in", spec, array, f"in_specs[{i}]") for i, (spec, array) in inputs]
         if self.arrays is None:
             return tuple(found)
         windows: Sequence[Spec | None] = self.outputs if self.outputs is not None else ()
@@ -106,7 +111,16 @@ def site(source: Source, given: dict[str, n.Expression], node: n.Context) -> Sit
         arrays=None if arrays is None else tuple(arrays),
         scratch=_scratch(source, inner.get("scratch_shapes")),
         parameters="compiler_params" in given,
+        operands=_operands(source, node),
     )
+
+
+def _operands(source: Source, node: n.Context) -> tuple[Buffer | None, ...]:
+    """The arguments of the call of the call; each is an array only where its type says so."""
+    call = source.uses.called.get(node) if isinstance(node, n.CallExpr) else None
+    if call is None or any(kind != n.ARG_POS for kind in call.arg_kinds):
+        return ()
+    return tuple(specs.operand(source, argument) for argument in call.args)
 
 
 def _grid(source: Source, expression: n.Expression | None) -> tuple[Size | None, ...] | None:

@@ -37,13 +37,26 @@ class Source:
     def definition(self, expression: n.Expression) -> n.Expression:
         """The expression itself, or the one value that the variable which it names ever gets."""
         for _ in range(_DEPTH):
-            if not isinstance(expression, n.NameExpr) or not isinstance(expression.node, n.Var):
+            further = self._item(expression) if isinstance(expression, n.IndexExpr) else self._bound(expression)
+            if further is None:
                 break
-            values = self.uses.values.get(expression.node, [])
-            if len(values) != 1 or values[0] is None:
-                break
-            expression = values[0]
+            expression = further
         return expression
+
+    def _bound(self, expression: n.Expression) -> n.Expression | None:
+        """What a variable that is assigned once is assigned."""
+        if not isinstance(expression, n.NameExpr) or not isinstance(expression.node, n.Var):
+            return None
+        values = self.uses.values.get(expression.node, [])
+        return values[0] if len(values) == 1 else None
+
+    def _item(self, expression: n.IndexExpr) -> n.Expression | None:
+        """What ``SEQUENCE[2]`` picks, where the sequence's items are known."""
+        index = self.size(expression.index)
+        items = self.items(expression.base) if index is not None and index.const is not None else None
+        if items is None or index is None or index.const is None or not -len(items) <= index.const < len(items):
+            return None
+        return items[index.const]
 
     def type_of(self, expression: n.Expression) -> Type | None:
         """The type of an expression that mypy has checked already."""

@@ -43,7 +43,7 @@ def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
     for position, part in enumerate(parts if parts is not None else _loose(site)):
         if isinstance(part.given, Spec):
             ref = refs.get(position) or RefFact(name=part.where, space=None, dtype=None, shape=None)
-            _judge_index_map(api, site, part, part.given, ref)
+            _judge_index_map(api, source, site, part, ref)
     if kernel is None or parts is None or not kernel.annotated or not _judge_count(api, site, kernel):
         return
     pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))
@@ -67,15 +67,16 @@ def _loose(site: Site) -> Iterator[Part]:
         yield Part("out", spec, where=f"out_specs[{i}]")
 
 
-def _judge_index_map(api: Any, site: Site, part: Part, spec: Spec, ref: RefFact) -> None:
+def _judge_index_map(api: Any, source: Source, site: Site, part: Part, ref: RefFact) -> None:
     """The index map against the grid and the block; where it leads only for blocks that a TPU kernel declares."""
-    index_map, block = spec.index_map, spec.block
+    assert isinstance(part.given, Spec)
+    index_map, block = part.given.index_map, part.given.block
     taken = _arguments_taken(site, index_map) if index_map is not None else None
     if index_map is None or site.grid is None or site.prefetch is None or taken is None:
         return
     results = index_map.results if block is not None else None
     rank = len(block or ())
-    array = part.output.shape if part.output is not None else None
+    array = part.array.shape if part.array is not None else None
     on_tpu = ref.space is not None and ref.space.machine == "tpu"
     event = IndexMap(
         name=ref.name,
@@ -88,7 +89,7 @@ def _judge_index_map(api: Any, site: Site, part: Part, spec: Spec, ref: RefFact)
         array=array if array is not None and len(array) == rank else (None,) * rank,
         affine=_over_grid(index_map.values, len(site.grid)) if results == rank and on_tpu else None,
     )
-    report.judge(api, event, NO_FACTS, {"": index_map.node})
+    report.judge(api, event, source.types.facts, {"": index_map.node})
 
 
 def _over_grid(values: Shape | None, rank: int) -> Shape | None:
@@ -150,7 +151,7 @@ def _judge_part(api: Any, source: Source, site: Site, kernel: Kernel, parameter:
         event = Argument(kernel=kernel.name, ref=ref, source=_space_source(spec), space=_space(site, spec, ref))
         report.judge(api, event, NO_FACTS, {"": spec.space_node})
         _judge_window(api, source, site, parameter.ref, part, spec)
-    buffer = part.given if isinstance(part.given, Buffer) else part.output
+    buffer = part.given if isinstance(part.given, Buffer) else part.array
     if buffer is not None:
         event = Argument(kernel=kernel.name, ref=ref, source="", space=buffer.space, dtype=buffer.dtype)
         report.judge(api, event, NO_FACTS, {"": buffer.dtype_node, "space": buffer.node})
@@ -176,7 +177,7 @@ def _judge_window(api: Any, source: Source, site: Site, ref: RefFact, part: Part
     block = spec.block
     if block is None or any(dim.squeezed is None or not dim.blocked for dim in block):
         return
-    array = part.output.shape if part.output is not None else None
+    array = part.array.shape if part.array is not None else None
     event = Window(
         name=ref.name,
         role="out" if part.role == "out" else "in",

@@ -264,6 +264,17 @@ def is_array(kind: Type) -> bool:
     return kind.type.has_base("jax._src.basearray.Array") or kind.type.fullname == _SHAPED
 
 
+def operand(source: Source, expression: n.Expression) -> Buffer | None:
+    """The typed array that an expression is: a parameter's annotation counts, though mypy comes to it later."""
+    kind = source.type_of(expression)
+    if kind is None and isinstance(expression, n.NameExpr) and isinstance(expression.node, n.Var):
+        kind = expression.node.type if source.uses.values.get(expression.node) == [None] else None
+    value = source.types.value(kind) if kind is not None else None
+    if value is None or value.weak or value.shape is None:
+        return None
+    return Buffer(expression, tuple(Dim(size, False, expression) for size in value.shape), value.dtype, expression)
+
+
 def _array(source: Source, expression: n.Expression) -> Buffer:
     call = source.definition(expression)
     if isinstance(call, n.CallExpr) and function_name(call) == _SHAPED:

@@ -165,6 +165,32 @@ def elements(x: jax.Array) -> None:
     )
 
 
+def doubled[R: Multiple[L[8]]](x: In[VMEM, f32, R, L[128]], o: Out[VMEM, f32, R, L[128]]) -> None: ...
+
+
+ARGS = (jax.ShapeDtypeStruct((64, 128), jnp.float32), jax.ShapeDtypeStruct((32, 256), jnp.bfloat16))
+
+
+def operands(x: tp.Array[f32, L[64], L[128]], y: tp.Array[bf16, L[32], L[256]], w: tp.Array[bf16, L[32], L[128]], z: jax.Array) -> Any:
+    """The arrays of a call that is made at once; what is bound again or is not typed is unknown."""
+    rows = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    right = pl.pallas_call(doubled, grid=(8,), in_specs=[rows], out_specs=rows, out_shape=ARGS[0])(x)
+    nine = pl.BlockSpec((8, 128), lambda i: (i, 0))  # E: the index map of `o` leaves the array on axis 0: expected blocks that start before element 64, found block 8, which starts at element 64  [block-out-of-range]
+    unknown = pl.pallas_call(doubled, grid=(9,), in_specs=[nine], out_specs=[nine], out_shape=[ARGS[0]])(z)
+    below = pl.BlockSpec((8, 128), lambda i: (i - 1, 0))  # E: the index map of `x` leaves the array on axis 0: expected blocks that start at element 0 or later, found block -1, which starts at element -8  [block-out-of-range]
+    before = pl.pallas_call(doubled, grid=(8,), in_specs=[below], out_specs=rows, out_shape=ARGS[0])(x)
+    types = pl.pallas_call(
+        doubled,
+        grid=(4,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+        out_shape=ARGS[0],
+    )(w)  # E: `x` of `doubled` has another element type than its annotation: expected `f32`, found `bf16`  [dtype-mismatch]
+    y = y * 2
+    again = pl.pallas_call(doubled, grid=(4,), in_specs=[rows], out_specs=rows, out_shape=ARGS[0])(y)
+    return right, unknown, before, types, again
+
+
 def decorated(x: jax.Array) -> None:
     @functools.partial(
         pl.pallas_call,
