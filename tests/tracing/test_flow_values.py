@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_garbage, flow_numbers, flow_regions
+from typedpallas.tracing.flow_masks import Facts
 from typedpallas.tracing.flow_regions import Region, Side
 
 WHOLE = st.integers(-9, 9)
@@ -124,7 +125,7 @@ def test_garbage_through_operations(function: Any, garbage: Any, want: int) -> N
                 results = walk(inner, dict(zip(inner.invars, parts, strict=True)))
                 known.update(zip(eqn.outvars, results, strict=True))
             else:
-                known[eqn.outvars[0]] = flow_garbage.through(eqn, parts, made, None)
+                known[eqn.outvars[0]] = flow_garbage.through(eqn, parts, Facts(made))
         return [known.get(a, cells.MEANT) for a in jaxpr.outvars]
 
     assert cells.equal(walk(jaxpr, known)[0], want)

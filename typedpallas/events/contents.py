@@ -38,7 +38,7 @@ class GarbageResult:
 
 @record(frozen=True, kw_only=True)
 class PaddedValue:
-    """Elements past an array's end that reach a reduction or a matrix product, and through it a result."""
+    """Elements past an array's end that certainly reach elements of a result, which are within its array."""
 
     name: str
     """The operand they come from."""
@@ -47,6 +47,16 @@ class PaddedValue:
     """The array's elements along that axis."""
     loaded: tuple[int, int]
     """The elements that the last block or window takes: from, to (exclusive)."""
-    primitive: str
+    primitive: str | None
+    """What took them from their own positions to others, such as a sum; none if nothing did."""
     step: Point = ()
     """The grid step that loads them."""
+    output: str = ""
+    block: Point = ()
+    """The index of the result's block."""
+    result_element: Point = ()
+    """The first element of that block which is made of them."""
+    everything: bool = False
+    """Whether all of the result is garbage."""
+    whole_result: bool | None = None
+    """As in `IndexMap`."""

@@ -21,7 +21,6 @@ from typedpallas.tracing import (
     refusals,
     tracebacks,
     uses_operands,
-    uses_padding,
     uses_shards,
     uses_sums,
     windows,
@@ -164,7 +163,6 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "what buffers hold from step to step": flow.events(kernel, context),
             "the slices": ranges_slices.events(kernel, context),
             "the sums": uses_sums.events(kernel),
-            "the padding": uses_padding.events(kernel),
             "the operands": uses_operands.events(kernel),
         }
     for what, seen in parts.items():

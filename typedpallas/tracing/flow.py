@@ -7,7 +7,7 @@ from typing import Any
 from typedpallas.chips import TpuTarget
 from typedpallas.diagnostics import Place
 from typedpallas.events import Context, CopyInUse, GarbageResult, SemaphoreLeft, SemaphoreStarved
-from typedpallas.tracing import grid_around, grid_visits, index_maps, jaxapi
+from typedpallas.tracing import flow_padding, grid_around, grid_visits, index_maps, jaxapi
 from typedpallas.tracing.flow_claims import Claim, Early, Garbage, Hang, Left
 from typedpallas.tracing.flow_grid import Grid, Segments, every, kinds
 from typedpallas.tracing.flow_run import NotFollowed, Run
@@ -111,10 +111,16 @@ def _tells_of_cores(claim: Claim) -> bool:
 
 def _key(claim: Claim) -> tuple[Any, ...]:
     if isinstance(claim, Garbage):
+        if _is_padding(claim):
+            return ("padding", claim.origin.buffer.number)  # type: ignore[union-attr]
         return ("garbage", id(claim.origin.eqn) if claim.origin else claim.output.number)
     if isinstance(claim, Early):
         return ("early", id(claim.eqn))
     return (type(claim).__name__, id(claim.eqn), claim.semaphore.number)
+
+
+def _is_padding(claim: Garbage) -> bool:
+    return claim.origin is not None and claim.origin.buffer.role == "in"
 
 
 def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | None) -> Iterator[Located]:
@@ -125,6 +131,13 @@ def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | Non
     if kernel.backend == "triton" and visits.shared is not None:
         return
     origin = claim.origin
+    everything = claim.output.number not in found.meant
+    whole = grid_around.result_is_whole(kernel, number)
+    if origin is not None and _is_padding(claim):
+        padding = flow_padding.event(kernel, claim, everything, whole)
+        if padding is not None:
+            yield Located(padding, _place(kernel, origin.mixed or origin.eqn), kernel.name)
+        return
     event = GarbageResult(
         output=claim.output.name,
         buffer=None if origin is None else origin.buffer.name,
@@ -134,8 +147,8 @@ def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | Non
         block=point(claim.block),
         result_element=claim.element,
         last_step=point(claim.ids),
-        everything=claim.output.number not in found.meant,
-        whole_result=grid_around.result_is_whole(kernel, number),
+        everything=everything,
+        whole_result=whole,
         split_axis=split,
         stays_along=_stays(kernel, claim),
     )

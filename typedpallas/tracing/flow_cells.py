@@ -71,6 +71,11 @@ def least(cells: Cells) -> int:
     return cells if isinstance(cells, int) else int(cells.min(initial=UNWRITTEN))
 
 
+def share(cells: Cells) -> float:
+    """Which part of the elements is certainly garbage."""
+    return float(cells >= SPOILED) if isinstance(cells, int) else float((cells >= SPOILED).mean())
+
+
 def one(cells: Cells) -> Cells:
     """One code for a result whose elements each come from some unknown elements."""
     if isinstance(cells, int):
@@ -78,6 +83,11 @@ def one(cells: Cells) -> Cells:
     if least(cells) >= SPOILED:
         return SPOILED
     return MAYBE if worst(cells) else MEANT
+
+
+def unknown(parts: Sequence[Cells]) -> Cells:
+    """What an operation that is not understood makes of these."""
+    return MAYBE if any(map(worst, parts)) else MEANT
 
 
 def spread(cells: Cells, shape: Sequence[int]) -> Array:

@@ -4,17 +4,18 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_numbers as numbers
-from typedpallas.tracing import jaxapi
+from typedpallas.tracing import flow_stacks, jaxapi
 from typedpallas.tracing.flow_copies import leak
 from typedpallas.tracing.flow_memory import unknown
 from typedpallas.tracing.flow_numbers import Number, exact
 from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_run import Frame, NotFollowed, Run, handles, read
-from typedpallas.tracing.flow_state import PLAIN, Bound, Buffer, Count, State, widened
+from typedpallas.tracing.flow_state import Bound, Buffer, Count, State, widened
 
 _TRIES = 5
 """Walks of a loop's body until nothing changes any more; then everything that it may change is forgotten."""
@@ -25,14 +26,14 @@ def _call(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     inner = list(jaxapi.inner_jaxprs(eqn))
     if not inner or len(inner[0].invars) != len(eqn.invars) or len(inner[0].outvars) != len(eqn.outvars):
         return unknown(run, eqn, plan, frame)
-    return run.inner(inner[0], [read(frame, atom) for atom in eqn.invars])
+    return run.inner(inner[0], [run.given(plan, frame, atom) for atom in eqn.invars])
 
 
 @handles("cond")
 def _cond(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     branches = eqn.params["branches"]
     which = read(frame, eqn.invars[0]).number
-    arguments = [read(frame, atom) for atom in eqn.invars[1:]]
+    arguments = [run.given(plan, frame, atom) for atom in eqn.invars[1:]]
     low, high = (0, len(branches) - 1) if which is None else which
     low, high = min(max(low, 0), len(branches) - 1), min(max(high, 0), len(branches) - 1)
     if low == high:
@@ -58,22 +59,29 @@ type Turn = Callable[[Number, list[Bound]], list[Bound]]
 @handles("scan")
 def _scan(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     body, length = eqn.params["jaxpr"], eqn.params["length"]
-    arguments = [read(frame, atom) for atom in eqn.invars]
+    arguments = [run.given(plan, frame, atom) for atom in eqn.invars]
     consts, carried = jaxapi.scan_counts(eqn)
     fixed, carry, sliced = arguments[:consts], arguments[consts : consts + carried], arguments[consts + carried :]
-    slices = [Bound(cells=cells.one(bound.cells), origin=bound.origin) for bound in sliced]
-    stacked: list[Bound] = [PLAIN] * (len(eqn.outvars) - carried)
+    stacks = [flow_stacks.Stack(bound) for bound in eqn.outvars[carried:]]
     strides = _strides(jaxapi.open_jaxpr(body), consts, carried)
 
     def turn(number: Number, carry: list[Bound]) -> list[Bound]:
-        results = run.inner(body, [*fixed, *carry, *slices])
-        for k, made in enumerate(results[carried:]):
-            one = Bound(cells=cells.one(made.cells), origin=made.origin)
-            stacked[k] = one if number == (0, 0) else stacked[k].join(one)
+        at = _turn_of(eqn, number)
+        results = run.inner(body, [*fixed, *carry, *(flow_stacks.part(bound, at) for bound in sliced)])
+        for stack, made in zip(stacks, results[carried:], strict=True):
+            stack.put(made, at)
         return results[:carried]
 
     carry = _turns(run, length, carry, strides, turn)
-    return [*carry, *stacked]
+    return [*carry, *(stack.whole() for stack in stacks)]
+
+
+def _turn_of(eqn: Any, number: Number) -> int | None:
+    """The element of the stacked values that a turn takes; none where it is one of several."""
+    turn = exact(number)
+    if turn is None:
+        return None
+    return eqn.params["length"] - 1 - turn if eqn.params["reverse"] else turn
 
 
 def _strides(body: Any, consts: int, carried: int) -> list[int | None]:
@@ -128,6 +136,7 @@ def settle(
     ``known`` numbers hold at every turn, whatever is handed on.
     """
     entry = run.state
+    carry = [bound if bound.known is None else replace(bound, known=None) for bound in carry]
     for attempt in range(_TRIES):
         mark = len(run.claims)
         run.state = entry.copy()
@@ -155,7 +164,7 @@ def _wider(now: Bound, before: Bound) -> Bound:
 
 @handles("while")
 def _while(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    arguments = [read(frame, atom) for atom in eqn.invars]
+    arguments = [run.given(plan, frame, atom) for atom in eqn.invars]
     tests, bodies = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     asked, fixed, carry = arguments[:tests], arguments[tests : tests + bodies], arguments[tests + bodies :]
 
@@ -208,7 +217,7 @@ def _scoped(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
         buffer = run.buffer(var, functools.partial(buffer_of, name, var.aval, "scoped"))
         allocate(run.state, buffer, cells.MAYBE if eqn.params.get("collective_axes") else cells.UNWRITTEN)
         made.append(buffer)
-    scope = {var: read(frame, atom) for var, atom in zip(inner.constvars, eqn.invars, strict=True)}
+    scope = {var: run.given(plan, frame, atom) for var, atom in zip(inner.constvars, eqn.invars, strict=True)}
     scope |= {var: Bound(buffer=buffer) for var, buffer in zip(inner.invars, made, strict=True)}
     run.walk(run.plans.of(inner), scope)
     for buffer in made:

@@ -1,4 +1,9 @@
-"""How garbage goes through an operation on values: it stays, it may be dropped, or nobody knows."""
+"""How garbage goes through an operation on values: it stays, it is dropped, or nobody knows.
+
+Garbage of unwritten memory is told from padding, what lies past an array's end: a kernel may well multiply the first
+by a zero that drops it, as nothing else can be meant. Padding times zero is what JAX's interpret modes say it is:
+not a number, where the element type has such.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,10 +13,10 @@ import numpy as np
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow_cells import Cells
-from typedpallas.tracing.flow_numbers import Number
-
-type Made = Mapping[Any, Any]
-"""The equation that makes each variable of a jaxpr."""
+from typedpallas.tracing.flow_masks import Facts, Made
+from typedpallas.tracing.flow_moves import MOVES
+from typedpallas.tracing.flow_products import dot
+from typedpallas.tracing.flow_spans import Span
 
 _KEEPS = frozenset(
     (
@@ -35,8 +40,17 @@ _KEEPS = frozenset(
         *("copy", "stop_gradient", "reduce_precision", "optimization_barrier", "multiple_of"),
     )
 )
-_ONLY_FLOATS = frozenset({"div", "max", "min", "pow", "integer_pow", "reduce_max", "reduce_min", "reduce_prod"})
+_KEEPS_PADDING = frozenset(
+    (
+        *("asin", "acos", "atan", "asinh", "acosh", "atanh", "erfc", "erf_inv", "lgamma", "sign", "rem", "clamp"),
+        *("not", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical", "is_finite"),
+    )
+)
+"""Of unwritten memory these may make something definite."""
+_ONLY_FLOATS = frozenset({"div", "rem", "max", "min", "pow", "integer_pow", "clamp", "sign"})
 """On whole numbers these may drop garbage: a zero, a bound that wins."""
+_TESTS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_finite"})
+"""What these say of a NaN is definite."""
 _MOVES = frozenset(
     (
         *("dynamic_slice", "rev", "roll", "gather", "repeat", "tile"),
@@ -44,31 +58,42 @@ _MOVES = frozenset(
     )
 )
 """Each element of the result is one of the first operand's."""
+MIXES = frozenset(
+    (
+        *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "argmax", "argmin", "dot_general"),
+        *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "roll", "rev"),
+    )
+)
+"""Where elements of one position reach others."""
 
 
-def through(eqn: Any, parts: Sequence[Cells], made: Made, which: Number) -> Cells:
-    """The cells of each result; ``which`` is what is known of a select's condition."""
+def through(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
+    """The cells of each result."""
     name = eqn.primitive.name
     shape = getattr(eqn.outvars[0].aval, "shape", None)
     if shape is None:
-        return _unknown(parts)
-    if name in _KEEPS or name in ("mul", "select_n"):
+        return cells.unknown(parts)
+    if name in _KEEPS or name in _KEEPS_PADDING or name in _BY_VALUE:
         parts = [_fitting(part, atom, shape) for part, atom in zip(parts, eqn.invars, strict=True)]
-    if name == "mul":
-        return _product(eqn, parts, made)
-    if name == "select_n":
-        return _selected(parts, which)
-    if name in _KEEPS:
+    if name in _BY_VALUE:
+        return _BY_VALUE[name](eqn, parts, facts)
+    if name in _KEEPS or name in _KEEPS_PADDING:
         kept = cells.computed(*parts)
-        return cells.doubtful(kept) if name in _ONLY_FLOATS and _is_whole(eqn) else kept
+        return cells.doubtful(kept) if _may_settle(eqn, facts) else kept
     function = _SHAPED.get(name)
     if function is not None and len(eqn.outvars) == 1:
-        return function(eqn, parts, made)
-    return cells.one(parts[0]) if name in _MOVES and not any(map(cells.worst, parts[1:])) else _unknown(parts)
+        return function(eqn, parts, facts)
+    return cells.one(parts[0]) if name in _MOVES and not any(map(cells.worst, parts[1:])) else cells.unknown(parts)
 
 
-def _unknown(parts: Sequence[Cells]) -> Cells:
-    return cells.MAYBE if any(map(cells.worst, parts)) else cells.MEANT
+def _may_settle(eqn: Any, facts: Facts) -> bool:
+    """Whether an operation may make something definite of garbage."""
+    name = eqn.primitive.name
+    if name in _ONLY_FLOATS:
+        return _is_whole(eqn)
+    if facts.kind == "memory":
+        return name in _KEEPS_PADDING
+    return name in _TESTS or (name == "convert_element_type" and not _is_whole(eqn) and _to_whole(eqn))
 
 
 def _fitting(part: Cells, atom: Any, shape: Sequence[int]) -> Cells:
@@ -83,12 +108,61 @@ def _is_whole(eqn: Any) -> bool:
     return getattr(dtype, "kind", "f") in ("i", "u", "b")
 
 
-def _product(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
+def _to_whole(eqn: Any) -> bool:
+    return getattr(eqn.outvars[0].aval.dtype, "kind", "f") in ("i", "u", "b")
+
+
+def _product(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     """Garbage times zero is garbage only where garbage may be NaN, and a mask is meant to drop it."""
-    left, right = eqn.invars
-    drops = _is_whole(eqn) or (cells.worst(parts[0]) and is_mask(right, made)) or is_mask(left, made)
     kept = cells.computed(*parts)
-    return cells.doubtful(kept) if drops else kept
+    if facts.kind == "nan" and not _is_whole(eqn):
+        return kept
+    if facts.kind == "memory" or not _is_whole(eqn):
+        left, right = (is_mask(atom, facts.made) for atom in eqn.invars)
+        drops = _is_whole(eqn) or (cells.worst(parts[0]) and right) or left
+        return cells.doubtful(kept) if drops else kept
+    found: Cells = _lesser(*parts)
+    for part, other in ((parts[0], eqn.invars[1]), (parts[1], eqn.invars[0])):
+        found = cells.computed(found, _where_not(part, facts.span(other), zero=0, shape=eqn.outvars[0].aval.shape))
+    return found
+
+
+def _lesser(left: Cells, right: Cells) -> Cells:
+    """Garbage where both are."""
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return cells.slim(np.minimum(left, right).astype(np.uint8))
+
+
+def _where_not(part: Cells, other: Span, zero: int, shape: Sequence[int]) -> Cells:
+    """Garbage beside another operand that drops it where it is ``zero``, and keeps it where it is surely not."""
+    if not cells.worst(part):
+        return cells.MEANT
+    if other is None or (not cells.followed(shape) and other[0].size != 1):
+        return cells.doubtful(part)
+    low, high = other
+    drops, keeps = (low == zero) & (high == zero), (high < zero) | (low > zero)
+    codes = np.asarray(part, np.uint8)
+    found = np.where(drops, cells.MEANT, np.where(keeps, np.minimum(codes, cells.SPOILED), np.minimum(codes, 1)))
+    return cells.slim(np.broadcast_to(found, tuple(shape)).astype(np.uint8))
+
+
+def _both(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
+    """``and``: garbage goes where the other operand has no bit, or is false."""
+    return _bitwise(eqn, parts, facts, drops=0)
+
+
+def _either(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
+    """``or``: garbage goes where the other operand is true, or has every bit."""
+    whole = eqn.outvars[0].aval.dtype.kind != "b"
+    return _bitwise(eqn, parts, facts, drops=-1 if whole else 1)
+
+
+def _bitwise(eqn: Any, parts: Sequence[Cells], facts: Facts, drops: int) -> Cells:
+    found = _lesser(*parts)
+    for part, other in ((parts[0], eqn.invars[1]), (parts[1], eqn.invars[0])):
+        found = cells.computed(found, _where_not(part, facts.span(other), drops, eqn.outvars[0].aval.shape))
+    return found
 
 
 def is_mask(atom: Any, made: Made, depth: int = 8) -> bool:
@@ -110,97 +184,81 @@ def is_mask(atom: Any, made: Made, depth: int = 8) -> bool:
     return False
 
 
-def _selected(parts: Sequence[Cells], which: Number) -> Cells:
-    condition, *cases = parts
+def _selected(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
+    condition, *cases = (parts[0], *(cells.computed(part) for part in parts[1:]))
+    which = facts.which
     if which is not None and which[0] == which[1]:
-        return cells.computed(cases[which[0]])
-    found = cells.computed(cases[0])
+        return cases[which[0]]
+    found = cases[0]
     for case in cases[1:]:
-        found = cells.join(found, cells.computed(case))
-    return cells.doubtful(found) if cells.worst(condition) else found
+        found = cells.join(found, case)
+    if cells.worst(condition):
+        found = _least_spoiled(found, cases)
+    if len(cases) != 2:
+        return found
+    return chosen(facts.span(eqn.invars[0]), cases[1], cases[0], found, eqn.outvars[0].aval.shape)
 
 
-def _broadcast(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
-    part, shape = parts[0], eqn.outvars[0].aval.shape
-    if isinstance(part, int):
-        return part
-    sizes = [1] * len(shape)
-    for axis, size in zip(eqn.params["broadcast_dimensions"], part.shape, strict=True):
-        sizes[axis] = size
-    return np.broadcast_to(part.reshape(sizes), shape)
+def _least_spoiled(found: Cells, cases: Sequence[Cells]) -> Cells:
+    """What garbage may choose: garbage where every case is, else perhaps."""
+    worst = cells.doubtful(found)
+    least = cases[0]
+    for case in cases[1:]:
+        least = _lesser(least, case)
+    both = np.where(np.asarray(least) >= cells.SPOILED, cells.SPOILED, worst).astype(np.uint8)
+    return int(both) if both.ndim == 0 else cells.slim(both)
 
 
-def _reshaped(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
-    part, shape = parts[0], eqn.outvars[0].aval.shape
-    return part if isinstance(part, int) else part.reshape(shape)
+def chosen(span: Span, yes: Cells, no: Cells, other: Cells, shape: Sequence[int]) -> Cells:
+    """``yes`` where a condition surely holds, ``no`` where it surely does not, ``other`` elsewhere.
+
+    Where nothing is known of the condition it is ``other`` that may not be meant.
+    """
+    if span is None or (span[0].size != 1 and not cells.followed(shape)):
+        return other
+    low, high = span
+    parts = [np.asarray(part, np.uint8) for part in (yes, no, other)]
+    found = np.where(low >= 1, parts[0], np.where(high <= 0, parts[1], parts[2]))
+    return cells.slim(np.broadcast_to(found, tuple(shape)))
 
 
-def _transposed(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
-    return parts[0] if isinstance(parts[0], int) else parts[0].transpose(eqn.params["permutation"])
-
-
-def _sliced(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
-    part, params = parts[0], eqn.params
-    if isinstance(part, int):
-        return part
-    steps = params["strides"] or (1,) * part.ndim
-    bounds = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
-    return cells.slim(part[tuple(slice(*bound) for bound in bounds)])
-
-
-def _reduced(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
-    part = parts[0]
+def _reduced(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
+    part, name = parts[0], eqn.primitive.name
     found = part if isinstance(part, int) else cells.slim(part.max(axis=tuple(eqn.params["axes"])))
     kept = cells.computed(found)
-    return cells.doubtful(kept) if eqn.primitive.name in _ONLY_FLOATS and _is_whole(eqn) else kept
+    if name in ("argmax", "argmin"):
+        return cells.doubtful(kept) if facts.kind == "memory" else kept
+    may_drop = name == "reduce_prod" or (facts.kind == "memory" and name in ("reduce_max", "reduce_min"))
+    return cells.doubtful(kept) if may_drop and _is_whole(eqn) else kept
 
 
-def _joined(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
-    if all(isinstance(part, int) for part in parts) and len({*parts}) == 1:
-        return parts[0]
-    if not cells.followed(eqn.outvars[0].aval.shape):
-        return _unknown(parts)
-    spread = [cells.spread(part, atom.aval.shape) for part, atom in zip(parts, eqn.invars, strict=True)]
-    return cells.slim(np.concatenate(spread, axis=eqn.params["dimension"]))
+def _accumulated(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
+    part, axis = cells.computed(parts[0]), eqn.params["axis"]
+    if isinstance(part, int):
+        return part
+    if eqn.params["reverse"]:
+        return cells.slim(np.flip(np.maximum.accumulate(np.flip(part, axis), axis=axis), axis))
+    return cells.slim(np.maximum.accumulate(part, axis=axis))
 
 
-def _dot(eqn: Any, parts: Sequence[Cells], made: Made) -> Cells:
-    """Garbage stays where a whole row of it is multiplied; among other terms a zero may be meant to drop it."""
-    (contract, batch) = eqn.params["dimension_numbers"]
-    if _is_whole(eqn) or any(is_mask(atom, made) for atom in eqn.invars):
-        return _unknown(parts)
-    rows: list[Cells] = []
-    for part, axes in zip(parts, contract, strict=True):
-        if isinstance(part, int):
-            rows.append(min(part, cells.SPOILED))
-        else:
-            least, most = part.min(axis=tuple(axes)), part.max(axis=tuple(axes))
-            garbage = np.where(least >= cells.SPOILED, cells.SPOILED, np.minimum(most, cells.MAYBE))
-            rows.append(cells.slim(garbage.astype(np.uint8)))
-    if all(isinstance(row, int) for row in rows):
-        return max(rows)
-    if batch[0]:
-        return cells.one(rows[0]) if isinstance(rows[1], int) and rows[1] == cells.MEANT else _unknown(parts)
-    shape = eqn.outvars[0].aval.shape
-    if not cells.followed(shape):
-        return _unknown(parts)
-    left, right = rows
-    free = eqn.invars[0].aval.ndim - len(contract[0])
-    wide = left if isinstance(left, int) else left.reshape(left.shape + (1,) * (len(shape) - free))
-    return cells.slim(cells.spread(cells.computed(wide, right), shape))
+def _dot(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
+    """Of unwritten memory, a zero among the factors may be meant to drop it."""
+    masked = any(is_mask(atom, facts.made) for atom in eqn.invars)
+    if facts.kind == "memory" and (_is_whole(eqn) or masked):
+        return cells.unknown(parts)
+    how: Any = {"memory": "whole rows", "nan": "any"}.get(facts.kind, "both")
+    return dot(eqn, parts, "both" if _is_whole(eqn) else how)
 
 
-_SHAPED: Mapping[str, Callable[[Any, Sequence[Cells], Made], Cells]] = {
-    "broadcast_in_dim": _broadcast,
-    "reshape": _reshaped,
-    "squeeze": _reshaped,
-    "expand_dims": _reshaped,
-    "transpose": _transposed,
-    "slice": _sliced,
-    "reduce_sum": _reduced,
-    "reduce_max": _reduced,
-    "reduce_min": _reduced,
-    "reduce_prod": _reduced,
-    "concatenate": _joined,
+_BY_VALUE: Mapping[str, Callable[[Any, Sequence[Cells], Facts], Cells]] = {
+    "mul": _product,
+    "and": _both,
+    "or": _either,
+    "select_n": _selected,
+}
+_SHAPED: Mapping[str, Callable[[Any, Sequence[Cells], Facts], Cells]] = {
+    **MOVES,
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "argmax", "argmin"), _reduced),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _accumulated),
     "dot_general": _dot,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from typedpallas.tracing import flow_cells as cells
-from typedpallas.tracing import flow_control, flow_copies, jaxapi
+from typedpallas.tracing import flow_control, flow_copies, flow_padding, jaxapi
 from typedpallas.tracing.flow_claims import Garbage
 from typedpallas.tracing.flow_numbers import Number, exact
 from typedpallas.tracing.flow_run import Run
@@ -40,6 +40,8 @@ class Grid:
     """Whether each program starts anew, as on a GPU."""
     run: Run
     windows: Sequence[Window] = ()
+    partial: Sequence[tuple[Buffer, Operand]] = ()
+    """Inputs with a block that reaches past the array's end."""
     frame: Mapping[Any, Bound] = field(default_factory=dict)
     meant: set[int] = field(default_factory=set)
     """Outputs of which some element of some block is not certainly garbage."""
@@ -62,7 +64,7 @@ class Grid:
 
     def _bind(self) -> None:
         frame: dict[Any, Bound] = {}
-        windows = []
+        windows, partial = [], []
         for var, operand in zip(self.kernel.jaxpr.invars, self.kernel.operands, strict=True):
             role = {"prefetch": "in"}.get(operand.role, operand.role)
             if not jaxapi.is_ref(var.aval):
@@ -75,7 +77,10 @@ class Grid:
                 self.run.state.counts.pop(buffer.number)
             if operand.role == "out" and operand.mapping is not None and buffer.role == "out":
                 windows.append(Window(buffer, operand, self._axes(operand), code))
-        self.windows, self.frame = tuple(windows), frame
+            if flow_padding.is_partial(operand):
+                partial.append((buffer, operand))
+                self.run.padded[buffer.number] = flow_padding.kind(operand, self.fresh)
+        self.windows, self.partial, self.frame = tuple(windows), tuple(partial), frame
 
     def _at_first(self, operand: Operand) -> int:
         """What a buffer holds before the first step."""
@@ -130,6 +135,8 @@ class Grid:
         before = _before(ids, self._ticked, self.segments) if self._ticked is not None else None
         for window in self.windows:
             self._arrive(window, ids, before)
+        for buffer, operand in self.partial:
+            run.state.cells[buffer.number] = flow_padding.in_window(operand, self._index(operand, ids))
         if self.fresh:
             for buffer in run.buffers.values():
                 if buffer.role == "scratch":
@@ -167,7 +174,7 @@ class Grid:
         }
         if not turned & window.axes:
             return False
-        now, then = self._index(window, ids), self._index(window, before)
+        now, then = self._index(window.operand, ids), self._index(window.operand, before)
         pairs = list(zip(now, then, strict=True))
         if any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs):
             return True
@@ -177,9 +184,9 @@ class Grid:
         direct = {jaxpr.invars.index(a) for a in jaxpr.outvars if not jaxapi.is_literal(a) and a in jaxpr.invars}
         return True if direct & turned else None
 
-    def _index(self, window: Window, ids: Ids) -> list[Number]:
+    def _index(self, operand: Operand, ids: Ids) -> list[Number]:
         """The block's index at a step."""
-        jaxpr = jaxapi.open_jaxpr(window.operand.mapping.index_map_jaxpr)
+        jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
         inner = Run(unroll=0, budget=1000, extents=self.extents, ids=ids, plans=self.run.plans)
         data = [PLAIN] * (len(jaxpr.invars) - len(ids))
         return [bound.number for bound in inner.inner(jaxpr, [*(Bound(number) for number in ids), *data])]
@@ -187,7 +194,7 @@ class Grid:
     def _finish(self, window: Window, ids: Ids) -> None:
         """A block is written back as it is."""
         held = self.run.state.cells[window.buffer.number]
-        index = self._index(window, ids)
+        index = self._index(window.operand, ids)
         inside = self._inside(window, index) if cells.worst(held) >= cells.SPOILED else None
         if inside is None:
             self.meant.add(window.buffer.number)

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from typedpallas.tracing import flow_cells as cells
+from typedpallas.tracing import flow_garbage
 from typedpallas.tracing import flow_regions as regions
 from typedpallas.tracing.flow_cells import Cells
 from typedpallas.tracing.flow_flights import early
 from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_regions import Region
-from typedpallas.tracing.flow_run import Frame, Run, handles, number_of, read
+from typedpallas.tracing.flow_run import Frame, Run, handles, number_of, read, scope
+from typedpallas.tracing.flow_spans import Span
 from typedpallas.tracing.flow_state import ANY_COUNT, PLAIN, Bound, Buffer, Origin
 
 
@@ -48,21 +50,22 @@ def _nothing(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     return [PLAIN] * len(eqn.outvars)
 
 
-def _parts(eqn: Any) -> tuple[Any, Sequence[Any], Any, Any]:
-    """The ref, its transforms, the stored value and the mask of an access."""
+def _parts(eqn: Any) -> tuple[Any, Sequence[Any], Any, Any, Any]:
+    """The ref, its transforms, the stored value, the mask of an access, and what it gives where that is false."""
     name = eqn.primitive.name
     if "args_tree" in eqn.params:
         parts = eqn.params["args_tree"].unflatten(eqn.invars)
-        value = parts[2] if name == "masked_swap" else None
-        return parts[0], parts[1], value, parts[3 if name == "masked_swap" else 2]
+        if name == "masked_swap":
+            return parts[0], parts[1], parts[2], parts[3], None
+        return parts[0], parts[1], None, parts[2], parts[3]
     first = 1 if name == "get" else 2
     transforms = eqn.params["tree"].unflatten(eqn.invars[first:])
-    return eqn.invars[0], transforms, None if name == "get" else eqn.invars[1], None
+    return eqn.invars[0], transforms, None if name == "get" else eqn.invars[1], None, None
 
 
 @handles("get", "swap", "addupdate", "masked_load", "masked_swap")
 def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    ref, transforms, value, mask = _parts(eqn)
+    ref, transforms, value, mask, other = _parts(eqn)
     buffer = read(frame, ref).buffer
     if buffer is None or buffer.number not in run.state.cells:
         return [Bound(cells=cells.MAYBE)] * len(eqn.outvars)
@@ -70,13 +73,19 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     adds = eqn.primitive.name == "addupdate"
     loads = value is None or adds or any(var in plan.used for var in eqn.outvars)
     loaded = _loaded(run, eqn, buffer, region) if loads else PLAIN
+    span = None if mask is None else scope(plan, frame).of(mask)
+    if not adds:
+        loaded = _fitted(loaded, eqn.outvars[0].aval.shape)
+    if mask is not None:
+        loaded = _masked(loaded, read(frame, other) if other is not None else None, span, eqn.outvars[0].aval.shape)
     if value is None:
-        return [_masked(loaded) if mask is not None else _fitted(loaded, eqn.outvars[0].aval.shape)]
+        return [loaded]
     stored = read(frame, value)
     if adds:
         stored = added(loaded, stored)
-    _store(run, eqn, (buffer, region), stored, masked=mask is not None)
-    return [] if adds else [_masked(loaded) if mask is not None else _fitted(loaded, eqn.outvars[0].aval.shape)]
+    early(run, eqn, "store", buffer, region)
+    put(run, buffer, region, stored, (mask is not None, span))
+    return [] if adds else [loaded]
 
 
 def _loaded(run: Run, eqn: Any, buffer: Buffer, region: Region | None) -> Bound:
@@ -108,9 +117,13 @@ def _fitted(bound: Bound, shape: Sequence[int]) -> Bound:
     return Bound(bound.number, cells.one(bound.cells), bound.origin)
 
 
-def _masked(bound: Bound) -> Bound:
-    """A masked load may leave garbage where it is."""
-    return Bound(cells=cells.doubtful(bound.cells)) if cells.worst(bound.cells) else PLAIN
+def _masked(loaded: Bound, other: Bound | None, mask: Span, shape: Sequence[int]) -> Bound:
+    """What a masked load gives; where its mask is false that is ``other``, or nobody knows."""
+    if not cells.worst(loaded.cells) and (other is None or not cells.worst(other.cells)):
+        return PLAIN
+    rest = cells.MAYBE if other is None else cells.computed(other.cells)
+    found = flow_garbage.chosen(mask, loaded.cells, rest, cells.MAYBE, shape)
+    return Bound(cells=found, origin=loaded.origin if cells.worst(loaded.cells) or other is None else other.origin)
 
 
 def added(left: Bound, right: Bound) -> Bound:
@@ -120,22 +133,20 @@ def added(left: Bound, right: Bound) -> Bound:
     return Bound(cells=cells.MAYBE)
 
 
-def _store(run: Run, eqn: Any, where: tuple[Buffer, Region | None], value: Bound, masked: bool) -> None:
-    buffer, region = where
-    early(run, eqn, "store", buffer, region)
-    put(run, buffer, region, value, masked)
-
-
-def put(run: Run, buffer: Buffer, region: Region | None, value: Bound, perhaps: bool = False) -> None:
-    """A value goes to a region, or perhaps does not."""
+def put(
+    run: Run, buffer: Buffer, region: Region | None, value: Bound, masked: tuple[bool, Span] = (False, None)
+) -> None:
+    """A value goes to a region, or, where that is masked, perhaps does not."""
     held = run.state.cells[buffer.number]
     found = cells.computed(value.cells)
     if not isinstance(found, int) and (region is None or found.shape != region.shape):
         found = cells.one(found)
-    if perhaps:
+    if masked[0]:
         before = regions.taken(held, buffer.shape, region)
         fits = isinstance(before, int) or isinstance(found, int) or before.shape == found.shape
-        found = cells.join(before, found) if fits else cells.MAYBE
+        joined = cells.join(before, found) if fits else cells.MAYBE
+        fits = fits and region is not None and not (isinstance(before, int) and before == found)
+        found = flow_garbage.chosen(masked[1], found, before, joined, region.shape) if fits and region else joined
     run.state.cells[buffer.number] = regions.stored(held, buffer.shape, region, found)
     if value.origin is not None and cells.worst(found) >= cells.SPOILED:
         run.state.origins[buffer.number] = value.origin

@@ -1,16 +1,18 @@
 """Walk a kernel's body: what each load gets, what each store leaves, which copies are under way."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from typedpallas.tracing import flow_cells as cells
-from typedpallas.tracing import flow_garbage, jaxapi
+from typedpallas.tracing import flow_garbage, flow_masks, jaxapi
 from typedpallas.tracing import flow_numbers as numbers
 from typedpallas.tracing.flow_claims import Claim
+from typedpallas.tracing.flow_masks import Facts, Kind, Later, Scope
 from typedpallas.tracing.flow_numbers import Number
 from typedpallas.tracing.flow_plan import Plan, Plans, Step
-from typedpallas.tracing.flow_state import PLAIN, Bound, Buffer, Flight, Ids, State
+from typedpallas.tracing.flow_spans import Span
+from typedpallas.tracing.flow_state import PLAIN, Bound, Buffer, Flight, Ids, Origin, State
 
 type Frame = dict[Any, Bound]
 """What the variables in scope stand for; those that are plain are left out."""
@@ -56,6 +58,8 @@ class Run:
     """The last copy started on each semaphore."""
     plans: Plans = field(default_factory=Plans)
     buffers: dict[Any, Buffer] = field(default_factory=dict)
+    padded: dict[int, Kind] = field(default_factory=dict)
+    """What lies past the ends of inputs whose blocks do not divide them, by the numbers of their windows."""
     tokens: int = 0
 
     def buffer(self, key: Any, make: Callable[[int], Buffer]) -> Buffer:
@@ -75,8 +79,19 @@ class Run:
         if len(opened.invars) != len(arguments):
             raise NotFollowed(f"{len(arguments)} operands for {len(opened.invars)}")
         frame = {var: bound for var, bound in zip(opened.invars, arguments, strict=True) if bound is not PLAIN}
-        self.walk(self.plans.of(opened), frame)
-        return [read(frame, atom) for atom in opened.outvars]
+        plan = self.plans.of(opened)
+        self.walk(plan, frame)
+        return [self.given(plan, frame, atom) for atom in opened.outvars]
+
+    def given(self, plan: Plan, frame: Frame, atom: Any) -> Bound:
+        """What an operand stands for in another jaxpr, which may ask for the elements of a mask."""
+        bound = read(frame, atom)
+        dtype = getattr(atom.aval, "dtype", None)
+        if not self.padded or bound.known is not None or getattr(dtype, "kind", "") not in ("i", "u", "b"):
+            return bound
+        if jaxapi.is_ref(atom.aval) or atom.aval.shape == ():
+            return bound
+        return replace(bound, known=Later(scope(plan, frame), atom))
 
     def walk(self, plan: Plan, frame: Frame) -> None:
         """Walk every equation of a jaxpr."""
@@ -113,7 +128,7 @@ class Run:
             found = numbers.negated(eqn, bounds[0].number)
         if not any(cells.worst(bound.cells) for bound in bounds):
             return Bound(found)
-        return self._mixed(eqn, plan, bounds, found)
+        return self._mixed(eqn, (plan, frame), bounds, found)
 
     def _of_grid(self, name: str, axis: int) -> Number:
         if axis >= len(self.ids):
@@ -123,15 +138,33 @@ class Run:
     def _value(self, eqn: Any, plan: Plan, frame: Frame) -> None:
         bounds = [read(frame, atom) for atom in eqn.invars]
         if any(cells.worst(bound.cells) for bound in bounds):
-            mixed = self._mixed(eqn, plan, bounds, None)
+            mixed = self._mixed(eqn, (plan, frame), bounds, None)
             for var in eqn.outvars:
                 frame[var] = mixed
 
-    def _mixed(self, eqn: Any, plan: Plan, bounds: Sequence[Bound], number: Number) -> Bound:
+    def _mixed(self, eqn: Any, where: tuple[Plan, Frame], bounds: Sequence[Bound], number: Number) -> Bound:
+        plan, frame = where
         which = bounds[0].number if eqn.primitive.name == "select_n" else None
-        held = flow_garbage.through(eqn, [bound.cells for bound in bounds], plan.made, which)
-        origin = next((bound.origin for bound in bounds if cells.worst(bound.cells) and bound.origin), None)
+        facts = Facts(plan.made, which, self._kind(bounds), scope(plan, frame).of)
+        held = flow_garbage.through(eqn, [bound.cells for bound in bounds], facts)
+        origin = self._origin(eqn, bounds)
         return Bound(number, held, origin)
+
+    def _kind(self, bounds: Sequence[Bound]) -> Kind:
+        """What the certain garbage among operands is."""
+        spoiled = [bound for bound in bounds if cells.worst(bound.cells) >= cells.SPOILED]
+        kinds = {"memory" if b.origin is None else self.padded.get(b.origin.buffer.number, "memory") for b in spoiled}
+        return next((kind for kind in ("memory", "padding", "nan") if kind in kinds), "memory")
+
+    def _origin(self, eqn: Any, bounds: Sequence[Bound]) -> Origin | None:
+        """Where most of the garbage comes from."""
+        found = [(cells.share(b.cells), b.origin) for b in bounds if b.origin is not None and cells.worst(b.cells)]
+        if not found:
+            return None
+        _, origin = max(found, key=lambda each: (each[0], each[1].mixed is not None))
+        if origin.mixed is None and eqn.primitive.name in flow_garbage.MIXES and origin.buffer.number in self.padded:
+            return replace(origin, mixed=eqn)
+        return origin
 
 
 def read(frame: Frame, atom: Any) -> Bound:
@@ -150,3 +183,15 @@ def number_of(frame: Frame) -> Callable[[Any], Number]:
         return frame.get(part, PLAIN).number if hasattr(part, "aval") else numbers.literal(part)
 
     return of
+
+
+def scope(plan: Plan, frame: Frame) -> Scope:
+    """Reads the elements of masks, where they follow from numbers that are known."""
+
+    def of(atom: Any) -> Span:
+        bound = frame.get(atom)
+        if bound is None:
+            return None
+        return flow_masks.of_number(bound.number) if bound.known is None else bound.known.get()
+
+    return Scope(plan.made, of)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing.flow_cells import Cells
+from typedpallas.tracing.flow_masks import Later
 from typedpallas.tracing.flow_numbers import Number, hull
 from typedpallas.tracing.flow_regions import Region
 
@@ -35,6 +36,8 @@ class Origin:
     eqn: Any
     ids: Ids
     element: tuple[int, ...] | None
+    mixed: Any = None
+    """The first operation that took it from its own position to others, such as a sum."""
 
 
 type Element = tuple[Buffer, int | None]
@@ -105,11 +108,13 @@ class Bound:
     cells: Cells = cells.MEANT
     origin: Origin | None = None
     buffer: Buffer | None = None
+    known: Later | None = None
+    """Reads the elements of an array of whole numbers or truth values, where they follow from program ids."""
 
     def join(self, other: "Bound") -> "Bound":
         """Either of two."""
         if self == other:
-            return self
+            return self if self.known is other.known else replace(self, known=None)
         held = cells.join(self.cells, other.cells) if _fit(self.cells, other.cells) else cells.MAYBE
         buffer = self.buffer if self.buffer == other.buffer else None
         return Bound(hull(self.number, other.number), held, self.origin or other.origin, buffer)
