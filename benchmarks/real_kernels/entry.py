@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 TPUS = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x")
 GPUS = ("a100", "h100", "b200")
@@ -17,7 +18,7 @@ f32, f16, bf16, i32, i8 = jnp.float32, jnp.float16, jnp.bfloat16, jnp.int32, jnp
 f8 = jnp.float8_e4m3fn
 
 type Built = tuple[Callable[..., Any], Sequence[Any]]
-"""A function that JAX traces, and its arguments' shapes."""
+"""A function that JAX traces, and its arguments: shapes, and arrays where blocks are chosen by their contents."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ def call(name: str, targets: Sequence[str] = TPUS, mesh: int = 0) -> Callable[[C
 def S(*shape: int, dtype: Any = bf16, sharding: Any = None) -> jax.ShapeDtypeStruct:
     """An argument's shape, in elements."""
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+
+def group_sizes(groups: int, rows: int) -> np.ndarray[Any, Any]:
+    """How many rows each group has: cut at random, as megablox's own tests do it; all rows are in some group."""
+    cuts = np.random.default_rng(groups).integers(0, rows + 1, groups - 1)
+    return np.diff(np.sort([0, *cuts, rows])).astype(np.int32)
 
 
 def gradients(fn: Callable[..., Any], count: int) -> Callable[..., Any]:

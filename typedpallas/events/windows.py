@@ -75,6 +75,8 @@ class IndexMap:
     """How many scalar-prefetch operands the map takes after the grid ids."""
     reads: tuple[str, ...] = ()
     """The scalar-prefetch operands that its results are read from."""
+    in_range: bool = False
+    """Whether it is sure to stay within the array, where only what such operands hold tells where it goes."""
     alike: tuple[str, ...] = ()
     """The kernel's other operands whose maps read such operands; they have no event of their own."""
     visits: Visits | None = None

@@ -37,7 +37,8 @@ class BlockNeverWritten(Rule):
 
     The grid ends too early, or the output's index map ignores a grid axis. An output that reuses an input's memory
     (`input_output_aliases`) keeps the old content there, which is legal. Where the caller may cut the unwritten part
-    off, the verdict is left open.
+    off, the verdict is left open, and where the output's blocks are read from a table that is not known; `tp.check`
+    follows the tables of a call that it is given arrays for.
 
     Machines: all. Source: the definition of `pl.BlockSpec`; JAX's interpret modes show NaN or zeros there.
     """
@@ -55,6 +56,8 @@ class BlockNeverWritten(Rule):
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, IndexMap)
         visits = event.visits
+        if event.role == "out" and visits is None and event.in_range and not event.aliased:
+            yield from self._by_tables(event)
         if event.role != "out" or visits is None or visits.missing is None or event.aliased:
             return
         if visits.outside is not None or event.whole_result is False:
@@ -69,6 +72,21 @@ class BlockNeverWritten(Rule):
             witness=f"block {_tuple(visits.missing)} holds {_elements(event, visits.missing)}",
             help=f"`{event.name}` has {' x '.join(map(str, visits.blocks))} blocks: let the grid and the index map "
             "reach each of them",
+        )
+
+    def _by_tables(self, event: IndexMap) -> Iterator[Finding]:
+        """Which blocks are visited hangs on what tables hold."""
+        if event.whole_result is False:
+            return
+        tables = " and ".join(f"`{name}`" for name in event.reads)
+        yield self.open(
+            blame="map",
+            name=event.name,
+            expected="every block visited",
+            found=f"indices read from {tables}",
+            notes=(f"so are those of {', '.join(f'`{name}`' for name in event.alike)}",) if event.alike else (),
+            help=f"it is right if {tables} {'lead' if len(event.reads) > 1 else 'leads'} to each block of "
+            f"`{event.name}`: check the call with the arrays that it is made with, not only with their shapes",
         )
 
 

@@ -41,8 +41,12 @@ class BlockOutOfRange(Rule):
 
     On a TPU such a copy stops the core, or reads what lies there; Triton reads and writes past the array; interpret
     mode moves the block back inside and computes other numbers. Copies of Mosaic GPU fill with zeros and drop what
-    is outside, and a Triton kernel may mask its accesses: those are left open, as is a map that reads its block
-    from a table.
+    is outside, and a Triton kernel may mask its accesses: those are left open.
+
+    A map may read its block from a table that is fetched ahead. Where the table follows from constants, or from
+    arrays that `tp.check` is given, it is followed. Where it is computed from data, the operations that make it may
+    bound it (a clamp, a remainder, the indices of a sort). Else the verdict is left open; a promise closes it:
+    `tp.check(fn, *args, assume={"table_ref": (0, 63)})`.
 
     Machines: all. Source: the definition of `pl.BlockSpec`; JAX's interpret modes.
     """
@@ -61,6 +65,8 @@ class BlockOutOfRange(Rule):
         assert isinstance(event, IndexMap)
         if event.visits is not None:
             yield from self._visited(event, event.visits, context)
+        elif event.in_range:
+            return
         elif event.reads:
             tables = " and ".join(f"`{name}`" for name in event.reads)
             verb = "hold" if len(event.reads) > 1 else "holds"
@@ -91,6 +97,7 @@ class BlockOutOfRange(Rule):
             axis=axis,
             expected=f"block indices 0 to {visits.blocks[axis] - 1}",
             found=index[axis],
+            notes=_filled(event),
             witness=f"grid point {_tuple(point)} gives block {_tuple(index)}, which starts at element "
             f"{index[axis] * (block.const or 1)} of {array} on axis {axis}",
             help=_help(index[axis], block.const or 1, visits.blocks[axis]),
@@ -120,6 +127,13 @@ class BlockOutOfRange(Rule):
                         help="return block indices, not element offsets, and stop the grid with the array",
                     )
                     break
+
+
+def _filled(event: IndexMap) -> tuple[str, ...]:
+    """A note on what is taken as known of tables."""
+    if not event.reads:
+        return ()
+    return (f"the block is read from {' and '.join(f'`{name}`' for name in event.reads)}, as filled in this call",)
 
 
 def _walks_whole(result: Size, block: Size, array: Size, grid: tuple[Size | None, ...]) -> bool:

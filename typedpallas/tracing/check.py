@@ -1,6 +1,6 @@
 """`tp.check`: trace a function for each target, judge what its kernels do, report."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,10 +19,12 @@ from typedpallas.tracing import (
     memory,
     ranges_slices,
     refusals,
+    table_facts,
     tracebacks,
     uses_operands,
     uses_shards,
     uses_sums,
+    uses_wraps,
     windows,
 )
 from typedpallas.tracing.guard import guarded
@@ -37,6 +39,8 @@ class Report:
     diagnostics: tuple[Diagnostic, ...]
     kernels: tuple[KernelCall, ...]
     targets: tuple[str, ...]
+    given: tuple[str, ...] = ()
+    """The arguments whose contents, and not only shapes, were looked at: what is said holds for these."""
 
     @property
     def ok(self) -> bool:
@@ -50,19 +54,31 @@ class Report:
         undecided = len(self.diagnostics) - refuted
         verdict = f"{refuted} refuted, {undecided} open" if self.diagnostics else "clean"
         lines = [render(self.diagnostics)] if self.diagnostics else []
-        return "\n".join([*lines, f"checked {names}{where}: {verdict}"])
+        given = f", with {', '.join(f'`{name}`' for name in self.given)} as given" if self.given else ""
+        return "\n".join([*lines, f"checked {names}{where}{given}: {verdict}"])
 
 
-def check(fn: Callable[..., Any], *avals: Any, target: str | Sequence[str] | None = None) -> Report:
+def check(
+    fn: Callable[..., Any],
+    *avals: Any,
+    target: str | Sequence[str] | None = None,
+    assume: Mapping[str, tuple[int, int]] | None = None,
+) -> Report:
     """Judge every kernel that ``fn`` launches on operands like ``avals``; nothing is compiled or run.
+
+    Index maps that read their blocks from tables are judged by what the tables hold, as far as that follows from
+    constants and from arguments that are given as arrays; else by what the operations that make them let through.
 
     Args:
         fn: any function that JAX traces.
-        avals: `jax.ShapeDtypeStruct`, or pytrees of them.
+        avals: `jax.ShapeDtypeStruct`, or pytrees of them; arrays where their contents are to be looked at.
         target: a name from `tp.targets()`, or several; without one only the rules that hold everywhere speak.
+        assume: what the entries of a table lie between, both included, by the name of the kernel's ref: a promise
+            that is taken on trust.
 
     Raises:
         typedpallas.UnknownTarget: no such target.
+        ValueError: no kernel has a table of a name in ``assume``.
         Exception: what ``fn`` raises while it is traced, where that is not about a kernel.
     """
     names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
@@ -71,10 +87,28 @@ def check(fn: Callable[..., Any], *avals: Any, target: str | Sequence[str] | Non
     seen: list[KernelCall] = []
     for chip in chosen or (None,):
         with target_context(chip) if chip is not None else nullcontext():
-            diagnostics, calls = _traced(fn, avals, chip)
+            diagnostics, calls = _traced(fn, avals, chip, assume or {})
         found += diagnostics
         seen += calls
-    return Report(tuple(dict.fromkeys(found)), tuple(seen), tuple(chip.name for chip in chosen))
+    _known_names(assume or {}, seen)
+    return Report(tuple(dict.fromkeys(found)), tuple(seen), tuple(chip.name for chip in chosen), _given(seen, avals))
+
+
+def _known_names(assume: Mapping[str, tuple[int, int]], calls: Sequence[KernelCall]) -> None:
+    tables = {operand.name for kernel in calls for operand in kernel.operands if operand.role == "prefetch"}
+    for name in assume:
+        if calls and name not in tables:
+            there = ", ".join(f"`{table}`" for table in sorted(tables)) or "none"
+            raise ValueError(f"`assume` names `{name}`, but no kernel has such a table; there are {there}")
+
+
+def _given(calls: Sequence[KernelCall], avals: tuple[Any, ...]) -> tuple[str, ...]:
+    """The names of the arguments whose contents the verdicts hang on."""
+    if all(leaf is None for leaf in jaxapi.contents(avals)):
+        return ()
+    used = [var for kernel in calls for var in table_facts.of(kernel).given]
+    names = [jaxapi.argument_name(kernel.path[0][0], var) for kernel in calls if kernel.path for var in used]
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def check_launch(jaxpr: Any, target: Target | None) -> tuple[Diagnostic, ...]:
@@ -83,11 +117,11 @@ def check_launch(jaxpr: Any, target: Target | None) -> tuple[Diagnostic, ...]:
     What surrounds a launch, and what becomes of its results, is not known here.
     """
     calls = tuple(replace(kernel, path=()) for kernel in kernels(jaxpr, _usual_backend(target)))
-    return tuple(_judged(jaxpr, calls, target))
+    return tuple(_judged(calls, kernels(jaxpr), target))
 
 
 def _traced(
-    fn: Callable[..., Any], avals: tuple[Any, ...], target: Target | None
+    fn: Callable[..., Any], avals: tuple[Any, ...], target: Target | None, assume: Mapping[str, tuple[int, int]]
 ) -> tuple[list[Diagnostic], tuple[KernelCall, ...]]:
     try:
         with tracebacks.whole_tracebacks():
@@ -99,9 +133,13 @@ def _traced(
         if not diagnostics:
             raise
         return diagnostics, ()
-    calls = tuple(kernels(jaxpr, _usual_backend(target)))
+    opened, contents = jaxapi.open_jaxpr(jaxpr), jaxapi.contents(avals)
+    known = {var: value for var, value in zip(opened.invars, contents, strict=False) if value is not None}
+    here, there = (kernels(jaxpr, backend, known=known) for backend in (_usual_backend(target), None))
+    calls = tuple(replace(kernel, assumed=assume) for kernel in here)
+    anywhere = (replace(kernel, assumed=assume) for kernel in there)
     spread = _said(uses_shards.events(calls, avals, target), Context(target=target))
-    return [*_judged(jaxpr, calls, target), *spread], calls
+    return [*_judged(calls, anywhere, target), *spread], calls
 
 
 def _refused(error: Exception) -> Iterator[Diagnostic]:
@@ -111,8 +149,8 @@ def _refused(error: Exception) -> Iterator[Diagnostic]:
         return
     for finding in rules.judge(refusal.event, Context()):
         if finding.verdict == "refuted":
-            said = f"JAX says: {refusal.words}"
-            notes = finding.notes if said in finding.notes else (*finding.notes, said)
+            said = any(refusal.words in note for note in finding.notes)
+            notes = finding.notes if said else (*finding.notes, f"JAX says: {refusal.words}")
             yield diagnose(replace(finding, notes=notes), level="trace", target=None, place=refusal.place)
 
 
@@ -123,16 +161,21 @@ def _usual_backend(target: Target | None) -> Backend | None:
     return "mosaic_tpu" if target.machine == "tpu" else "triton"
 
 
-def _judged(jaxpr: Any, calls: Sequence[KernelCall], target: Target | None) -> Iterator[Diagnostic]:
-    """What the rules say on one chip; what they say without any chip too is given without one."""
+def _judged(
+    calls: Sequence[KernelCall], anywhere: Iterable[KernelCall], target: Target | None
+) -> Iterator[Diagnostic]:
+    """What the rules say on one chip; what they say without any chip too is given without one.
+
+    ``anywhere``: the same kernels, as they are without a chip.
+    """
     found = [item for kernel in calls for item in judge(kernel, target)]
     if target is None or not found:
         yield from found
         return
-    anywhere = {item for kernel in kernels(jaxpr) for item in judge(kernel, None)}
+    general = {item for kernel in anywhere for item in judge(kernel, None)}
     for item in found:
-        general = replace(item, target=None)
-        yield general if general in anywhere else item
+        without = replace(item, target=None)
+        yield without if without in general else item
 
 
 def judge(kernel: KernelCall, target: Target | None) -> Iterator[Diagnostic]:
@@ -163,6 +206,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "what buffers hold from step to step": flow.events(kernel, context),
             "the slices": ranges_slices.events(kernel, context),
             "the sums": uses_sums.events(kernel),
+            "the sums' types": uses_wraps.events(kernel),
             "the operands": uses_operands.events(kernel),
         }
     for what, seen in parts.items():

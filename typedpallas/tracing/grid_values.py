@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from typedpallas.tracing import jaxapi
+from typedpallas.tracing import grid_indices, jaxapi
 
 type Value = np.ndarray[Any, Any] | None
 
@@ -56,7 +56,10 @@ def walked(at: np.ndarray[Any, Any], grid: Sequence[int], hidden: Sequence[int] 
 
 
 def evaluate(jaxpr: Any, arguments: Sequence[Value], grid: Walked) -> list[Value]:
-    """The results of a jaxpr of scalars; ``arguments`` are its inputs', none for refs and data."""
+    """The results of a jaxpr of scalars.
+
+    ``arguments`` are its inputs', none for data; for a ref the whole table that it holds, if that is known.
+    """
     opened = jaxapi.open_jaxpr(jaxpr)
     env: dict[Any, Value] = dict(zip(opened.invars, arguments, strict=True))
     for eqn in opened.eqns:
@@ -75,6 +78,8 @@ def results(eqn: Any, env: Mapping[Any, Value], grid: Walked) -> Sequence[Value]
     """What an equation makes, where that is scalars that follow from known ones; loops are not entered."""
     name = eqn.primitive.name
     unknown: Sequence[Value] = (None,) * len(eqn.outvars)
+    if name == "get":
+        return (_entries(eqn, env),)
     if any(getattr(var.aval, "shape", None) != () for var in eqn.outvars):
         return unknown
     if name == "program_id":
@@ -96,6 +101,20 @@ def results(eqn: Any, env: Mapping[Any, Value], grid: Walked) -> Sequence[Value]
         return unknown
     with np.errstate(all="ignore"):
         return (np.asarray(function(*operands)),)
+
+
+def _entries(eqn: Any, env: Mapping[Any, Value]) -> Value:
+    """What a table holds at each point; none where it is not known, or is left at some point."""
+    table, index = env.get(eqn.invars[0]), grid_indices.rectangle(eqn)
+    if table is None or index is None or any(size != 1 for _, size in index) or eqn.outvars[0].aval.shape != ():
+        return None
+    places = [np.asarray(start) if isinstance(start, int) else read(env, start) for start, _ in index]
+    if any(place is None for place in places):
+        return None
+    known = [place for place in places if place is not None]
+    if any(((place < 0) | (place >= size)).any() for place, size in zip(known, table.shape, strict=True)):
+        return None
+    return np.asarray(table[tuple(known)])
 
 
 def _select(operands: Sequence[Value]) -> Value:

@@ -25,6 +25,8 @@ class Map:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     array: tuple[int, ...]
+    tables: tuple[Ints | None, ...] = ()
+    """What each of the refs that it takes after the grid ids holds; none where that is not known."""
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -73,7 +75,8 @@ def at_points(found: Map, at: Ints) -> list[grid_values.Value]:
     """Each result at each of the grid points in ``at``."""
     jaxpr = jaxapi.open_jaxpr(found.jaxpr)
     ids: list[grid_values.Value] = [at[:, axis] for axis in range(len(found.grid))]
-    data: list[grid_values.Value] = [None] * (len(jaxpr.invars) - len(ids))
+    missing = len(jaxpr.invars) - len(ids) - len(found.tables)
+    data: list[grid_values.Value] = [*found.tables, *[None] * missing]
     walked = grid_values.walked(at, found.grid)
     return grid_values.evaluate(jaxpr, ids + data, walked)
 

@@ -8,10 +8,21 @@ from typing import Any, Literal
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Context, IndexMap, Visits
-from typedpallas.tracing import grid_around, grid_bodies, grid_values, grid_visits, index_tables, jaxapi
+from typedpallas.tracing import (
+    grid_around,
+    grid_bodies,
+    grid_values,
+    grid_visits,
+    index_bounds,
+    index_tables,
+    jaxapi,
+    table_facts,
+)
 from typedpallas.tracing.grid_bodies import Body, Tri
 from typedpallas.tracing.grid_visits import Map
+from typedpallas.tracing.index_bounds import Within
 from typedpallas.tracing.located import Located
+from typedpallas.tracing.table_facts import Tables
 from typedpallas.tracing.walk import KernelCall, Operand
 from typedpallas.tracing.windows import block_sizes
 
@@ -19,21 +30,22 @@ from typedpallas.tracing.windows import block_sizes
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """One `IndexMap` for each operand that Pallas cuts into blocks, at the map's line.
 
-    Where blocks are read from tables nothing more is known of any of them: the first such operand stands for all.
+    Where it is open what tables hold, the first operand whose blocks are read from them stands for all.
     """
-    grid = _Grid.of(kernel)
+    tables = table_facts.of(kernel)
+    grid = _Grid.of(kernel, tables)
     if grid is None:
         return
     tabled: list[Located] = []
     for position, operand in enumerate(kernel.operands):
         if operand.mapping is None or operand.array is None or operand.block is None or operand.role == "scratch":
             continue
-        event = _event(kernel, grid, position, operand)
+        event = _event(kernel, grid, position, operand, tables)
         place = _place(kernel, operand)
         located = Located(event, place, kernel.name)
         if event.prefetched:
             yield from (Located(read, place, kernel.name) for read in index_tables.reads(kernel, operand))
-        if event.visits is None and event.reads:
+        if event.visits is None and event.reads and (event.role == "out" or not event.in_range):
             tabled.append(located)
         else:
             yield located
@@ -43,8 +55,10 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
 
 def _together(tabled: list[Located]) -> Located:
     """The first of the operands whose blocks are read from tables, with the names of the others."""
-    first, *others = tabled
-    maps = [located.event for located in tabled if isinstance(located.event, IndexMap)]
+    pairs = [(located, located.event) for located in tabled if isinstance(located.event, IndexMap)]
+    pairs.sort(key=lambda pair: pair[1].in_range)  # stable: those that may leave their array come first
+    first, others = pairs[0][0], pairs[1:]
+    maps = [event for _, event in pairs if event.in_range == pairs[0][1].in_range]
     reads = tuple(dict.fromkeys(name for event in maps for name in event.reads))
     event = replace(maps[0], reads=reads, alike=tuple(event.name for event in maps[1:]))
     return replace(first, event=event) if others else first
@@ -66,14 +80,15 @@ class _Grid:
     sequential: bool
 
     @staticmethod
-    def of(kernel: KernelCall) -> "_Grid | None":
+    def of(kernel: KernelCall, tables: Tables | None = None) -> "_Grid | None":
         mapping = kernel.eqn.params.get("grid_mapping")
         if mapping is None:
             return None
         hidden = tuple(mapping.vmapped_dims)
         axes = [axis for axis in range(len(kernel.grid)) if axis not in hidden]
         parallel = set(hidden) | {axes[k] for k in _parallel(kernel, len(axes))}
-        return _Grid(kernel.grid, hidden, frozenset(parallel), kernel.backend == "mosaic_tpu")
+        extents = kernel.grid if tables is None else tables.grid
+        return _Grid(extents, hidden, frozenset(parallel), kernel.backend == "mosaic_tpu")
 
     def seen(self, axis: int) -> int | None:
         """The axis as the body counts it; none if it does not see it."""
@@ -100,12 +115,13 @@ def semantics(kernel: KernelCall) -> tuple[Literal["parallel", "arbitrary"], ...
     )
 
 
-def _event(kernel: KernelCall, grid: _Grid, position: int, operand: Operand) -> IndexMap:
+def _event(kernel: KernelCall, grid: _Grid, position: int, operand: Operand, tables: Tables) -> IndexMap:
     assert operand.block is not None and operand.array is not None
     jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
-    found = _map(grid, operand)
+    found = _map(grid, operand, tables)
     visits = None if found is None else grid_visits.follow(found, grid.parallel, grid.sequential)
     output = _output_number(kernel, position)
+    reads = _reads(kernel, jaxpr, len(grid.extents))
     event = IndexMap(
         name=operand.name,
         role="in" if output is None else "out",
@@ -116,14 +132,25 @@ def _event(kernel: KernelCall, grid: _Grid, position: int, operand: Operand) -> 
         array=tuple(Size.of(extent) if isinstance(extent, int) else None for extent in operand.array),
         semantics=semantics(kernel),
         prefetched=len(jaxpr.invars) - len(grid.extents),
-        reads=_reads(kernel, jaxpr, len(grid.extents)) if visits is None else (),
+        reads=reads,
+        in_range=visits is None and bool(reads) and _in_range(grid, operand, tables),
         visits=visits,
         guarded=_is_guarded(kernel, position),
     )
     return event if output is None else _with_output(event, kernel, grid, position, found, visits, output)
 
 
-def _map(grid: _Grid, operand: Operand) -> Map | None:
+def _in_range(grid: _Grid, operand: Operand, tables: Tables) -> bool:
+    """Whether the map stays within the operand's array whatever the tables hold."""
+    assert operand.block is not None and operand.array is not None
+    if None in operand.block:
+        return False
+    sizes = zip(operand.block, operand.array, strict=True)
+    blocks = tuple(-(-extent // dim) if isinstance(dim, int) else extent for dim, extent in sizes)
+    return index_bounds.proved(Within(operand.mapping.index_map_jaxpr, grid.extents, blocks, tables.ends))
+
+
+def _map(grid: _Grid, operand: Operand, tables: Tables | None = None) -> Map | None:
     """The map in numbers; none where the grid, the block or the array is not known."""
     assert operand.block is not None and operand.array is not None
     block = tuple(1 if dim == "squeezed" else dim for dim in operand.block)
@@ -131,7 +158,9 @@ def _map(grid: _Grid, operand: Operand) -> Map | None:
     if len(known) != len(block) + len(operand.array) + len(grid.extents):
         return None
     extents = tuple(extent for extent in grid.extents if extent is not None)
-    return Map(operand.mapping.index_map_jaxpr, extents, tuple(int(dim or 0) for dim in block), operand.array)
+    sizes = tuple(int(dim or 0) for dim in block)
+    contents = () if tables is None else tables.contents
+    return Map(operand.mapping.index_map_jaxpr, extents, sizes, operand.array, contents)
 
 
 def _reads(kernel: KernelCall, jaxpr: Any, axes: int) -> tuple[str, ...]:

@@ -6,11 +6,12 @@ needs a library that CPU-only machines may lack).
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
-from jax._src import source_info_util
+import numpy as np
+from jax._src import source_info_util, xla_bridge
 from jax._src.pallas import core as pallas_core
 
 import typedpallas
@@ -83,8 +84,53 @@ def open_jaxpr(jaxpr: Any) -> Any:
 
 
 def trace(fn: Callable[..., Any], avals: tuple[Any, ...]) -> Any:
-    """The jaxpr of ``fn`` on shapes; ``avals`` may be pytrees."""
-    return open_jaxpr(jax.make_jaxpr(fn)(*avals))
+    """The jaxpr of ``fn`` on shapes, with its constants; ``avals`` may be pytrees."""
+    return jax.make_jaxpr(fn)(*avals)
+
+
+def constants(jaxpr: Any) -> dict[Any, Any]:
+    """What a jaxpr's constant variables hold, as far as it carries that with it."""
+    return dict(zip(open_jaxpr(jaxpr).constvars, getattr(jaxpr, "consts", ()), strict=False))
+
+
+def constants_inside(eqn: Any) -> dict[Any, Any]:
+    """`constants` of every jaxpr among an equation's parameters."""
+    found: dict[Any, Any] = {}
+    for value in eqn.params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if is_jaxpr(item):
+                found |= constants(item)
+    return found
+
+
+def concrete(leaf: Any) -> Any:
+    """The numbers in an argument of a call, as a numpy array; none where it only has a shape."""
+    if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array | np.ndarray | np.generic | int | float):
+        return None
+    if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return None
+    return leaf
+
+
+def contents(arguments: tuple[Any, ...]) -> list[Any]:
+    """`concrete` of every leaf of a call's arguments, in the order of its jaxpr's inputs."""
+    return [concrete(leaf) for leaf in jax.tree.leaves(arguments)]
+
+
+def argument_name(jaxpr: Any, var: Any) -> str | None:
+    """The name of an input of a jaxpr; none for any other variable."""
+    names = tuple(jaxpr.debug_info.arg_names or ())
+    if var not in jaxpr.invars:
+        return None
+    number = jaxpr.invars.index(var)
+    return names[number] if len(names) == len(jaxpr.invars) else f"args[{number}]"
+
+
+def computed(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    """What an equation makes of these arrays, worked out on this machine's CPU by JAX itself."""
+    with jax.ensure_compile_time_eval(), jax.default_device(xla_bridge.local_devices(backend="cpu")[0]):
+        found = eqn.primitive.bind(*operands, **eqn.params)
+    return tuple(found) if eqn.primitive.multiple_results else (found,)
 
 
 def is_jaxpr(value: Any) -> bool:
@@ -152,7 +198,19 @@ def place_of_function(source: str | None) -> Place:
 def place_of_kernel(eqn: Any, jaxpr: Any) -> Place:
     """The line that launches a kernel; the kernel's own where no line of a person's code does."""
     found = place(eqn)
-    return found if found.file else place_of_function(jaxpr.debug_info.func_src_info)
+    return found if found.file else place_of_function(source_of_body(jaxpr))
+
+
+def source_of_body(jaxpr: Any) -> str | None:
+    """A kernel's function, as JAX writes it: ``name at file:line``.
+
+    Mosaic GPU wraps it in a function of its own, whose ``run_scoped`` makes the scratch memory.
+    """
+    source: str | None = jaxpr.debug_info.func_src_info
+    if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive.name != "run_scoped":
+        return source
+    inside = next(inner_jaxprs(jaxpr.eqns[0])).debug_info.func_src_info
+    return source if is_user_file(place_of_function(source).file) else inside or source
 
 
 def _backend_of_class(value: Any) -> Backend | None:
@@ -235,6 +293,8 @@ def space_of(aval: Any, backend: Backend | None) -> type[MemorySpace] | None:
 def declared_space(aval: Any) -> type[MemorySpace] | None:
     """The machine's space that a ref's type names; none if it names none, or only Pallas's default or ``ANY``."""
     space = memory_space(aval)
+    if space is jax.memory.Space.Host:
+        return tpu.HOST
     name = str(getattr(space, "value", space))
     owner = _backend_of_class(space)
     if owner == "mosaic_tpu":

@@ -26,11 +26,16 @@ def literal(value: Any) -> int | None:
 
 def result(terms: Terms, eqn: Any, operands: Sequence[Term]) -> Term | None:
     """What an equation with one integer result makes; none where that is not followed."""
-    name = eqn.primitive.name
     if not all(is_number(atom.aval) for atom in eqn.invars):
         return None
-    if name in _SAME:
+    if eqn.primitive.name in _SAME:
         return operands[0]
+    return elementwise(terms, eqn, operands)
+
+
+def elementwise(terms: Terms, eqn: Any, operands: Sequence[Term]) -> Term | None:
+    """What an equation makes of one element of each of its operands, at one place in all of them."""
+    name = eqn.primitive.name
     if name in OPERATIONS and len(operands) in (1, 2):
         return terms.apply(name, *operands)
     return _SPECIAL[name](terms, eqn, operands) if name in _SPECIAL else None

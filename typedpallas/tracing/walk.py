@@ -1,15 +1,15 @@
 """Find every kernel in a traced function, and put what JAX knows of it in one form."""
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from typedpallas.chips import Target
 from typedpallas.diagnostics import Place
 from typedpallas.events import Backend
 from typedpallas.spaces import MemorySpace
-from typedpallas.tracing import jaxapi
+from typedpallas.tracing import declared, jaxapi
 
 type Role = Literal["prefetch", "in", "out", "scratch"]
 
@@ -68,6 +68,10 @@ class KernelCall:
     path: tuple[tuple[Any, Any], ...] = ()
     """The jaxprs around it, outermost first, each with the equation that leads on; the last is the kernel's own.
     Empty where its surroundings are not known."""
+    known: Mapping[Any, Any] = field(default_factory=dict, compare=False)
+    """Variables on the path that stand for arrays whose contents are known: constants, arguments that were given."""
+    assumed: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
+    """What the entries of tables are taken to lie between, both included, by the names of the kernel's refs."""
 
     def foreign(self, target: Target | None) -> bool:
         """Whether it names a backend that does not serve the target."""
@@ -82,21 +86,32 @@ class KernelCall:
 
 
 def kernels(
-    jaxpr: Any, backend: Backend | None = None, outer: tuple[tuple[Any, Any], ...] = ()
+    jaxpr: Any,
+    backend: Backend | None = None,
+    outer: tuple[tuple[Any, Any], ...] = (),
+    known: Mapping[Any, Any] | None = None,
 ) -> Iterator[KernelCall]:
-    """Every kernel in a jaxpr, outer to inner, in order. ``backend`` is for kernels that do not tell their own."""
-    opened = jaxapi.open_jaxpr(jaxpr)
+    """Every kernel in a jaxpr, outer to inner, in order.
+
+    Args:
+        jaxpr: where to look.
+        backend: for kernels that do not tell their own.
+        outer: the jaxprs around it, as in `KernelCall.path`.
+        known: variables of it and of those around it whose contents are known.
+    """
+    opened, known = jaxapi.open_jaxpr(jaxpr), {**(known or {}), **jaxapi.constants(jaxpr)}
     for eqn in opened.eqns:
         kind, path = eqn.primitive.name, (*outer, (opened, eqn))
         if kind == "pallas_call":
-            yield replace(_pallas_call(eqn, backend), path=path)
+            yield replace(_pallas_call(eqn, backend), path=path, known=known)
         elif kind == "mpmd_map":
             yield from _programs(eqn, eqn.params["jaxprs"], eqn.params["meshes"], backend)
         elif kind == "core_map":
             yield from _programs(eqn, (eqn.params["jaxpr"],), (eqn.params["mesh"],), backend)
         else:
+            inside = {**known, **jaxapi.constants_inside(eqn)}
             for inner in jaxapi.inner_jaxprs(eqn):
-                yield from kernels(inner, backend, path)
+                yield from kernels(inner, backend, path, inside)
 
 
 def _name(eqn: Any, jaxpr: Any) -> str:
@@ -108,6 +123,13 @@ def _name(eqn: Any, jaxpr: Any) -> str:
 def _parameter_names(jaxpr: Any) -> tuple[str, ...]:
     names = tuple(jaxpr.debug_info.arg_names or ())
     return names if len(names) == len(jaxpr.invars) else tuple(f"refs[{i}]" for i in range(len(jaxpr.invars)))
+
+
+def _program_names(jaxpr: Any) -> tuple[str, ...]:
+    """Parameter names of a program; Mosaic GPU hands operands on as ``*refs``, which come first in the function."""
+    names = _parameter_names(jaxpr)
+    own = declared.parameters(jaxapi.source_of_body(jaxpr))
+    return own[: len(names)] if names[:1] == ("refs[0]",) and len(own) >= len(names) else names
 
 
 def _backend_of_spaces(jaxpr: Any) -> Backend | None:
@@ -182,13 +204,13 @@ def _programs(eqn: Any, jaxprs: Any, meshes: Any, backend: Backend | None) -> It
             grid=(),
             operands=tuple(
                 _operand(name, role, var.aval, None, own)
-                for name, role, var in zip(_parameter_names(jaxpr), roles, jaxpr.invars, strict=False)
+                for name, role, var in zip(_program_names(jaxpr), roles, jaxpr.invars, strict=False)
             ),
             compiler_params=eqn.params.get("compiler_params"),
             place=jaxapi.place_of_kernel(eqn, jaxpr),
             backend=own,
             named_backend=named,
-            source=jaxpr.debug_info.func_src_info,
+            source=jaxapi.source_of_body(jaxpr),
             mesh=mesh,
             interpret=bool(eqn.params.get("interpret")),
         )

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from benchmarks.real_kernels.entry import Built, S, bf16, call, f32, gradients, i8, i32
+from benchmarks.real_kernels.entry import Built, S, bf16, call, f32, gradients, group_sizes, i8, i32
 
 
 @call("jax/matmul/matmul")
@@ -136,7 +136,7 @@ def _() -> Built:
     from jax.experimental.pallas.ops.tpu.megablox.gmm import gmm
 
     product = functools.partial(gmm, preferred_element_type=f32, tiling=(128, 512, 512))
-    return product, (S(1024, 1024), S(8, 1024, 1024), S(8, dtype=i32))
+    return product, (S(1024, 1024), S(8, 1024, 1024), group_sizes(8, 1024))
 
 
 @call("jax/megablox/gmm#transpose_rhs_irregular_k")
@@ -144,7 +144,7 @@ def _() -> Built:
     from jax.experimental.pallas.ops.tpu.megablox.gmm import gmm
 
     product = functools.partial(gmm, preferred_element_type=bf16, tiling=(128, 128, 128), transpose_rhs=True)
-    return product, (S(512, 600), S(4, 896, 600), S(4, dtype=i32))
+    return product, (S(512, 600), S(4, 896, 600), group_sizes(4, 512))
 
 
 @call("jax/megablox/tgmm")
@@ -152,7 +152,7 @@ def _() -> Built:
     from jax.experimental.pallas.ops.tpu.megablox.gmm import tgmm
 
     product = functools.partial(tgmm, preferred_element_type=f32, tiling=(128, 128, 128))
-    return product, (S(512, 1024), S(1024, 512), S(8, dtype=i32))
+    return product, (S(512, 1024), S(1024, 512), group_sizes(8, 1024))
 
 
 @call("jax/megablox/gmm#bwd")
@@ -162,7 +162,7 @@ def _() -> Built:
     def backward(x: Any, w: Any, sizes: Any) -> Any:
         return gradients(lambda x, w: ops.gmm(x, w, sizes, f32, (128, 128, 128)), 2)(x, w)
 
-    return backward, (S(1024, 512), S(8, 512, 512), S(8, dtype=i32))
+    return backward, (S(1024, 512), S(8, 512, 512), group_sizes(8, 1024))
 
 
 @call("jax/all_gather/all_gather", mesh=4)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from benchmarks.real_kernels.entry import Built, S, bf16, call, f32, gradients, i32
+from benchmarks.real_kernels.entry import Built, S, bf16, call, f32, gradients, group_sizes, i32
 from benchmarks.real_kernels.packages import without_init
 
 _HEADS, _TOKENS, _DEPTH = 8, 2048, 128
@@ -85,7 +85,7 @@ def _grouped(name: str) -> Built:
     product = functools.partial(getattr(backend, name), preferred_element_type=bf16, tiling=(512, 512, 512))
     m, k, n, groups = 2048, 1024, 1024, 8
     pair = (S(m, k), S(groups, k, n)) if name == "gmm" else (S(k, m), S(m, n))
-    return product, (*pair, S(groups, dtype=i32))
+    return product, (*pair, group_sizes(groups, m))
 
 
 call("maxtext/megablox.backend/gmm")(lambda: _grouped("gmm"))
