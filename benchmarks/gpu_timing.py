@@ -27,6 +27,8 @@ class Entry:
     run: Callable[..., Any]
     who: str
     """``ours``, ``vendor`` (cuBLAS, cuDNN, XLA) or ``jax`` (kernels that JAX ships)."""
+    prepare: Callable[..., tuple[Any, ...]] | None = None
+    """Makes the arguments of ``run`` of the arrays, before anything is timed; unless given, these arrays."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def solve(problem: Problem, rounds: int, deadline: float, rest: float) -> list[R
     power limit leaves. ``deadline``: of `time.perf_counter`; rounds that would begin after it are left out.
     """
     expected = jax.block_until_ready(jax.jit(problem.reference)(*problem.arrays))
-    running: list[tuple[Result, Callable[..., Any], int]] = []
+    running: list[tuple[Result, Callable[..., Any], tuple[Any, ...], int]] = []
     results: list[Result] = []
     for entry in problem.entries:
         result = Result(problem.name, entry.name, entry.who, unit=problem.unit)
@@ -81,26 +83,29 @@ def solve(problem: Problem, rounds: int, deadline: float, rest: float) -> list[R
             continue
         checked = _checked(problem, entry, expected, result)
         if checked is not None:
-            running.append((result, checked, _calls(checked, problem.arrays)))
+            running.append((result, *checked, _calls(*checked)))
     for number in range(rounds):
         if number and time.perf_counter() > deadline:
             break
         turn = number % max(1, len(running))
-        for result, run, calls in running[turn:] + running[:turn]:
+        for result, run, arguments, calls in running[turn:] + running[:turn]:
             time.sleep(rest)
-            result.seconds.append(_batch(run, problem.arrays, calls) / problem.chain)
+            result.seconds.append(_batch(run, arguments, calls) / problem.chain)
     scale = 1e12 if problem.unit == "TFLOP/s" else 1e9
-    for result, _, _ in running:
+    for result, *_ in running:
         result.rate = problem.work / result.median / scale
     return results
 
 
-def _checked(problem: Problem, entry: Entry, expected: Any, result: Result) -> Callable[..., Any] | None:
-    """The compiled function if what it computes is right."""
+def _checked(
+    problem: Problem, entry: Entry, expected: Any, result: Result
+) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """The compiled function and its arguments if what it computes is right."""
     try:
         run = jax.jit(_chained(entry.run, problem.chain))
         with _ended_if_hung(f"{problem.name}: {entry.name}"):
-            found = jax.block_until_ready(run(*problem.arrays))
+            arguments = problem.arrays if entry.prepare is None else entry.prepare(*problem.arrays)
+            found = jax.block_until_ready(run(*arguments))
     except Exception as error:
         result.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         return None
@@ -108,7 +113,7 @@ def _checked(problem: Problem, entry: Entry, expected: Any, result: Result) -> C
     if not result.error <= problem.tolerance:  # true for NaN
         result.failure = f"wrong: relative error {result.error:.2e}"
         return None
-    return run
+    return run, arguments
 
 
 @contextmanager

@@ -61,9 +61,9 @@ def kernel(
     """Make a plain function of arrays out of a typed body for Mosaic GPU.
 
     Args:
-        body: its parameters are annotated ``In[gpu.GMEM, ...]`` (one for each array), then ``Out[gpu.GMEM, ...]``,
-            then ``Scratch[...]`` in `gpu.SMEM`, `gpu.Barrier` or `gpu.ClusterBarrier`. Scratch belongs to the whole
-            block, to every warpgroup of it.
+        body: its parameters are annotated ``In[gpu.GMEM, ...]`` and then ``InOut[gpu.GMEM, ...]`` (one for each
+            array), then ``Out[gpu.GMEM, ...]``, then ``Scratch[...]`` in `gpu.SMEM`, `gpu.Barrier` or
+            `gpu.ClusterBarrier`. Scratch belongs to the whole block, to every warpgroup of it.
         mesh: what runs at once.
         dims: sizes that no array gives, in elements (or barriers).
         dtypes: element types by type parameter, where no input fixes them.
@@ -107,7 +107,8 @@ class MeshKernel:
         """Run the kernel.
 
         Returns:
-            The result, or a tuple of them if there are several ``Out`` parameters.
+            The result, or a tuple of them if there are several: ``InOut`` parameters as the kernel leaves them, then
+            ``Out`` parameters.
 
         Raises:
             SignatureError: an array does not fit its annotation.
@@ -135,7 +136,15 @@ class MeshKernel:
             interpret=interpreter,
             **self.mesh.options(),
         )
-        return called
+        changed = len(self.type.of("inout"))
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            kept, starts = arrays[: len(arrays) - changed], arrays[len(arrays) - changed :]
+            refs = [jax.new_ref(start) for start in starts]
+            outputs = called(*kept, *refs)
+            return *(jax.freeze(ref) for ref in refs), *outputs
+
+        return run if changed else called
 
     def _run(self, way: choose.Choice, checked: bool, *arrays: Any) -> Any:
         called = self.call(arrays, interpret=way.interpret)
@@ -149,10 +158,14 @@ class MeshKernel:
 
 
 def _named(body: Callable[..., None], name: str) -> Callable[..., None]:
-    """The body under its own name, which Pallas gives the kernel; a partial has none."""
+    """The body under its own name, which Pallas gives the kernel; a partial has none.
+
+    JAX reads the parameters' names and the place of the source through ``__wrapped__``.
+    """
 
     def run(*refs: Any) -> None:
         body(*refs)
 
     run.__name__ = name
+    run.__wrapped__ = body  # type: ignore[attr-defined]
     return run

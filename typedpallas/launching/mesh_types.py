@@ -30,13 +30,13 @@ def check(kind: KernelType, arrivals: Mapping[str, int]) -> None:
     Raises:
         LaunchError: one has none, they are out of order, or ``arrivals`` names no barrier.
     """
-    order = {"in": 0, "out": 1, "scratch": 2}
+    order = {"in": 0, "inout": 1, "out": 2, "scratch": 3}
     last = 0
     for parameter in kind.parameters:
         ref = parameter.type
         if ref is None or ref.direction not in order:
             raise LaunchError(
-                f"`{parameter.name}` of `{kind.name}`: expected `In`, `Out` or `Scratch`, found "
+                f"`{parameter.name}` of `{kind.name}`: expected `In`, `InOut`, `Out` or `Scratch`, found "
                 f"{'no annotation of a ref' if ref is None else f'`{ref}`'}"
             )
         if order[ref.direction] < last:
@@ -62,7 +62,7 @@ def bind(kind: KernelType, arrays: Sequence[Any], dims: Mapping[str, int], dtype
         SignatureError: an array, or a size in ``dims``, does not fit.
         LaunchError: the number of arrays is another, or nothing gives a size or an element type.
     """
-    inputs = kind.of("in")
+    inputs = (*kind.of("in"), *kind.of("inout"))
     if len(arrays) != len(inputs):
         names = ", ".join(f"`{p.name}`" for p in inputs)
         raise LaunchError(f"`{kind.name}`: expected {len(inputs)} arrays ({names}), found {len(arrays)}")

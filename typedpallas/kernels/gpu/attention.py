@@ -8,7 +8,6 @@ also runs beside the products of another.
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from typing import Literal as L
@@ -22,13 +21,12 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 import typedpallas as tp
 from typedpallas import Dim, In, Multiple, Out, Scratch, f32, i32
 from typedpallas.gpu import GMEM, SMEM, Barrier
+from typedpallas.kernels.gpu.attention_parts import MASKED, Ring, columns, fold, numbers, rows, zeros
 from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, default, schedule
 from typedpallas.kernels.gpu.device import multiprocessors
 from typedpallas.launching.errors import LaunchError
 from typedpallas.launching.mesh_kernel import Mesh, MeshKernel, kernel
 
-_MASKED = -1e30
-"""The score of a key that a query may not see: finite, so that no row's maximum is minus infinity."""
 _REGISTERS = {1: (240, 40), 2: (232, 40), 3: (160, 32)}
 """Registers of a thread that computes and of one that copies, by the number of warpgroups that compute."""
 
@@ -73,7 +71,7 @@ def attention_kernel[
 ) -> None:
     """All tiles of queries of one block, in the order of its row of ``turns``."""
     refs = _Refs(q, k, v, turns, out, lse, q_slots, out_slots, lse_slots, k_slots, v_slots, go)
-    rings = (_Ring(k_slots, k_filled, k_freed, tuning.stages), _Ring(v_slots, v_filled, v_freed, tuning.stages))
+    rings = (Ring((k_slots,), k_filled, k_freed, tuning.stages), Ring((v_slots,), v_filled, v_freed, tuning.stages))
     block = _Block(refs, *rings, q_filled, q_freed, work, tuning, scale * math.log2(math.e))
     group = lax.axis_index("warpgroup")
     compute, copy = _REGISTERS[tuning.groups]
@@ -106,32 +104,6 @@ class _Refs:
 
 
 @dataclass(frozen=True)
-class _Ring:
-    """Slots that one warpgroup fills and the others empty; ``step`` counts what went through."""
-
-    slots: Any
-    filled: Any
-    freed: Any
-    stages: int
-
-    def fill(self, step: Any, source: Any) -> None:
-        """Copy a block in as soon as its slot is free."""
-        slot = lax.rem(step, self.stages)
-        pl.when(step >= self.stages)(lambda: plgpu.barrier_wait(self.freed.at[slot]))
-        plgpu.copy_gmem_to_smem(source, self.slots.at[slot], self.filled.at[slot])
-
-    def take(self, step: Any) -> Any:
-        """The slot's ref, when it is filled."""
-        slot = lax.rem(step, self.stages)
-        plgpu.barrier_wait(self.filled.at[slot])
-        return self.slots.at[slot]
-
-    def give_back(self, step: Any) -> None:
-        """This warpgroup is done with the slot."""
-        plgpu.barrier_arrive(self.freed.at[lax.rem(step, self.stages)])
-
-
-@dataclass(frozen=True)
 class _Place:
     """One tile of queries."""
 
@@ -146,8 +118,8 @@ class _Block:
     """One block. ``scale`` of the scores is in units of log2."""
 
     refs: _Refs
-    keys: _Ring
-    values: _Ring
+    keys: Ring
+    values: Ring
     q_filled: Any
     q_freed: Any
     work: Work
@@ -201,15 +173,15 @@ class _Block:
 
     def compute(self, group: Any) -> None:
         """A warpgroup that computes."""
-        rows, keys, head_dim = self.tuning.block_q, self.tuning.block_k, self.refs.q.shape[3]
+        queries, keys, head_dim = self.tuning.block_q, self.tuning.block_k, self.refs.q.shape[3]
         if self.tuning.take_turns:
             pl.when(group == self.tuning.groups - 1)(lambda: plgpu.barrier_arrive(self.refs.go.at[0]))
 
         def tile(place: _Place, _: Any, before: Any) -> None:
             pl.run_scoped(
                 lambda scores, sums: _Tile(self, group, place, before, scores, sums).run(),
-                plgpu.WGMMAAccumulatorRef((rows, keys), jnp.float32),
-                plgpu.WGMMAAccumulatorRef((rows, head_dim), jnp.float32),
+                plgpu.WGMMAAccumulatorRef((queries, keys), jnp.float32),
+                plgpu.WGMMAAccumulatorRef((queries, head_dim), jnp.float32),
             )
 
         self.each_tile(tile)
@@ -234,9 +206,9 @@ class _Tile:
         plgpu.wgmma(self.scores, self._queries, block.keys.take(before).transpose((1, 0)))
         scores = self._masked(self.scores[...], 0)
         block.keys.give_back(before)
-        highest = _fold(jnp.maximum, scores).max(axis=1) * block.scale
-        weights = jnp.exp2(scores * block.scale - _rows(highest, scores))
-        state = (weights.astype(block.refs.v.dtype), highest, _fold(jnp.add, weights))
+        highest = fold(jnp.maximum, scores).max(axis=1) * block.scale
+        weights = jnp.exp2(scores * block.scale - rows(highest, scores))
+        state = (weights.astype(block.refs.v.dtype), highest, fold(jnp.add, weights))
         last_masked: Any = 1
         if block.work.causal and block.tuning.masked > 1:
             last_masked = lax.min(place.steps, block.tuning.masked)
@@ -258,7 +230,7 @@ class _Tile:
         block, now = self.block, self.before + step
         weights, before, total = state
         keys = block.keys.take(now)
-        self.scores[...] = _zeros(self.scores.shape)
+        self.scores[...] = zeros(self.scores.shape)
         if block.tuning.take_turns:
             plgpu.barrier_wait(block.refs.go.at[self.group])
         plgpu.wgmma(self.scores, self._queries, keys.transpose((1, 0)))
@@ -269,17 +241,17 @@ class _Tile:
         block.keys.give_back(now)
         if masked:
             scores = self._masked(scores, step)
-        highest = jnp.maximum(before, _fold(jnp.maximum, scores).max(axis=1) * block.scale)
-        new = jnp.exp2(scores * block.scale - _rows(highest, scores))
+        highest = jnp.maximum(before, fold(jnp.maximum, scores).max(axis=1) * block.scale)
+        new = jnp.exp2(scores * block.scale - rows(highest, scores))
         shrink = jnp.exp2(before - highest)
-        total = total * _rows(shrink, total) + _fold(jnp.add, new)
+        total = total * rows(shrink, total) + fold(jnp.add, new)
         new, total = lax.optimization_barrier((new, total))
         sums = plgpu.wgmma_accumulator_load(self.sums, wait_n=0)
         block.values.give_back(now - 1)
         # Converted only now: an operand of a product may not be written while products are in flight. Without the
         # barrier the compiler carries the weights as float32, in twice the registers.
         weights = lax.optimization_barrier(new.astype(weights.dtype))
-        self.sums[...] = sums * _rows(shrink, sums)
+        self.sums[...] = sums * rows(shrink, sums)
         return weights, highest, total
 
     def _masked(self, scores: jax.Array, step: Any) -> jax.Array:
@@ -288,44 +260,21 @@ class _Tile:
             return scores
         first_query = self.place.tile * block.tuning.tile + self.group * block.tuning.block_q
         first_key = (self.place.steps - 1 - step) * block.tuning.block_k
-        query, key = (_numbers(scores.shape, axis) for axis in (0, 1))
-        last = _rows(query + (first_query - first_key), scores)
-        return jnp.where(lax.broadcast_in_dim(key, scores.shape, [1]) <= last, scores, _MASKED)
+        query, key = (numbers(scores.shape, axis) for axis in (0, 1))
+        last = rows(query + (first_query - first_key), scores)
+        return jnp.where(columns(key, scores) <= last, scores, MASKED)
 
     def _store(self, sums: jax.Array, highest: jax.Array, total: jax.Array) -> None:
         refs, block_q = self.block.refs, self.block.tuning.block_q
         first = self.place.tile * self.block.tuning.tile + self.group * block_q
         out, lse = refs.out_slots.at[self.group], refs.lse_slots.at[self.group]
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        out[...] = (sums * _rows(1 / total, sums)).astype(out.dtype)
+        out[...] = (sums * rows(1 / total, sums)).astype(out.dtype)
         lse[...] = (highest + jnp.log2(total)) * math.log(2)
         plgpu.commit_smem()
         queries = pl.ds(first, block_q)
         plgpu.copy_smem_to_gmem(out, refs.out.at[self.place.batch, queries, self.place.head])
         plgpu.copy_smem_to_gmem(lse, refs.lse.at[self.place.batch, self.place.head, queries])
-
-
-def _rows(column: jax.Array, like: jax.Array) -> jax.Array:
-    """One number for each row, as a matrix."""
-    return lax.broadcast_in_dim(column, like.shape, [0])
-
-
-def _fold(operation: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """Eight columns that reduce to what all columns do: half after half, in short chains and within each thread."""
-    while (half := x.shape[1] // 2) >= 8:
-        x = operation(x[:, :half], x[:, half:])
-    return x
-
-
-def _numbers(shape: tuple[int, ...], axis: int) -> jax.Array:
-    """``0, 1, ...`` along an axis of a matrix of scores."""
-    layout = plgpu.Layout.WGMMA.reduce(1 - axis)
-    return plgpu.broadcasted_iota(jnp.int32, (shape[axis],), 0, layout=layout)
-
-
-def _zeros(shape: tuple[int, ...]) -> jax.Array:
-    zeros: jax.Array = plgpu.layout_cast(jnp.zeros(shape, jnp.float32), plgpu.Layout.WGMMA)
-    return zeros
 
 
 def launch(q: Any, k: Any, *, causal: bool, scale: float, tuning: AttentionTuning) -> tuple[MeshKernel, Any]:

@@ -109,3 +109,62 @@ def schedule(work: Work, blocks: int) -> np.ndarray:
         heapq.heapreplace(free, (busy + steps + 1, block))
     turns = max(map(len, mine)) + 1
     return np.array([row + [(-1, 0)] * (turns - len(row)) for row in mine], np.int32)
+
+
+@dataclass(frozen=True)
+class BackwardTuning:
+    """Sizes in queries and keys."""
+
+    groups: int = 2
+    """Warpgroups that compute."""
+    block_q: int = 64
+    """Queries of one step."""
+    block_k: int = 128
+    """Keys of one block, which its warpgroups share out."""
+    stages: int = 2
+    """Slots of the rings of queries and of the gradients of results."""
+    take_turns: bool = True
+    """Warpgroups begin their products in turn, so that one's elementwise part runs beside another's products."""
+
+    @property
+    def group_keys(self) -> int:
+        """Keys of one warpgroup."""
+        return self.block_k // self.groups
+
+    @property
+    def by_queries(self) -> bool:
+        """Whether warpgroups share out the queries, not the head, when they sum the gradients of queries."""
+        return self.block_q >= 64 * self.groups
+
+    def group_queries(self, head_dim: int) -> tuple[int, int]:
+        """Queries and dims of the head of which one warpgroup sums gradients of queries."""
+        if self.by_queries:
+            return self.block_q // self.groups, head_dim
+        return self.block_q, head_dim // self.groups
+
+    @property
+    def masked(self) -> int:
+        """The most blocks of queries that the causal mask cuts for one block of keys."""
+        return -(-self.block_k // self.block_q)
+
+    def check(self, queries: int, keys: int, head_dim: int) -> None:
+        """Whether the blocks divide queries and keys.
+
+        Raises:
+            LaunchError: they do not, or a warpgroup's part is no multiple of 64.
+        """
+        for what, size, block in (("queries", queries, self.block_q), ("keys", keys, self.block_k)):
+            if size % block:
+                raise LaunchError(f"flash attention, backward: expected a multiple of {block} {what}, found {size}")
+        parts = {"keys": self.group_keys, "queries": self.group_queries(head_dim)[0]}
+        parts["dims of the head"] = self.group_queries(head_dim)[1]
+        for what, size in parts.items():
+            if size % 64:
+                raise LaunchError(f"flash attention, backward: expected 64 {what} for each warpgroup, found {size}")
+
+
+def backward_default(queries: int, keys: int, head_dim: int, causal: bool) -> BackwardTuning:
+    """Fast on an H200 where it fits."""
+    if head_dim <= 64:
+        return BackwardTuning(block_q=128 if queries % 128 == 0 else 64)
+    return BackwardTuning()

@@ -1,0 +1,282 @@
+"""What the blocks and warpgroups of the backward attention do; `attention_backward` has the kernel itself."""
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from typedpallas.kernels.gpu.attention_parts import Ring, columns, numbers, rows, zeros
+from typedpallas.kernels.gpu.attention_tuning import BackwardTuning
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The arrays, in global memory."""
+
+    q: Any
+    k: Any
+    v: Any
+    d_out: Any
+    lse: Any
+    delta: Any
+    d_q: Any
+    d_k: Any
+    d_v: Any
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What lies in shared memory besides the rings.
+
+    ``ready`` and ``done`` tell of each slot of ``d_scores`` that every warpgroup has written its part, and that every
+    warpgroup has read it.
+    """
+
+    k: Any
+    v: Any
+    d_scores: Any
+    d_q: Any
+    ready: Any
+    done: Any
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of keys."""
+
+    whole: Whole
+    slots: Slots
+    queries: Ring
+    gradients: Ring
+    kv_filled: Any
+    go: Any
+    tuning: BackwardTuning
+    causal: bool
+    scale: float
+
+    @property
+    def keys(self) -> tuple[Any, Any, Any]:
+        """The block's keys, as an index of the arrays."""
+        size = self.tuning.block_k
+        return lax.axis_index("batch"), pl.ds(lax.axis_index("tile") * size, size), lax.axis_index("head")
+
+    @property
+    def shared(self) -> int:
+        """Heads of queries of one head of keys."""
+        return int(self.whole.q.shape[2]) // int(self.whole.k.shape[2])
+
+    @property
+    def first(self) -> Any:
+        """The first block of queries that sees any of the keys; the last one if none does."""
+        if not self.causal:
+            return 0
+        last = int(self.whole.q.shape[1]) // self.tuning.block_q - 1
+        return lax.min(lax.div(lax.axis_index("tile") * self.tuning.block_k, self.tuning.block_q), last)
+
+    @property
+    def count(self) -> Any:
+        """Blocks of queries of one head."""
+        return int(self.whole.q.shape[1]) // self.tuning.block_q - self.first
+
+    def place(self, head: Any, step: Any) -> tuple[Any, Any, Any]:
+        """Batch, queries and head of a step."""
+        size = self.tuning.block_q
+        return (
+            lax.axis_index("batch"),
+            pl.ds((self.first + step) * size, size),
+            lax.axis_index("head") * self.shared + head,
+        )
+
+    def copy(self) -> None:
+        """The warpgroup that copies."""
+        whole = self.whole
+        plgpu.copy_gmem_to_smem(whole.k.at[self.keys], self.slots.k, self.kv_filled)
+        plgpu.copy_gmem_to_smem(whole.v.at[self.keys], self.slots.v, self.kv_filled)
+
+        @pl.loop(0, self.shared)
+        def _(head: Any) -> None:
+            @pl.loop(0, self.count)
+            def _(step: Any) -> None:
+                batch, queries, number = self.place(head, step)
+                now = head * self.count + step
+                self.queries.fill(now, whole.q.at[batch, queries, number], whole.lse.at[batch, number, queries])
+                self.gradients.fill(
+                    now, whole.d_out.at[batch, queries, number], whole.delta.at[batch, number, queries]
+                )
+
+    def compute(self, group: Any) -> None:
+        """A warpgroup that computes."""
+        tuning, head_dim = self.tuning, self.whole.q.shape[3]
+        plgpu.barrier_wait(self.kv_filled)
+        accumulators = (
+            (tuning.group_keys, head_dim),
+            (tuning.group_keys, head_dim),
+            (tuning.group_keys, tuning.block_q),
+            (tuning.group_keys, tuning.block_q),
+            tuning.group_queries(head_dim),
+        )
+        pl.run_scoped(
+            lambda *refs: Group(self, group, *refs).run(),
+            *[plgpu.WGMMAAccumulatorRef(shape, jnp.float32) for shape in accumulators],
+        )
+        plgpu.wait_smem_to_gmem(0)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One warpgroup's keys, with its accumulators."""
+
+    block: Block
+    group: Any
+    d_k: Any
+    d_v: Any
+    scores: Any
+    d_weights: Any
+    d_q: Any
+
+    def run(self) -> None:
+        """All queries that see the keys. The first product for the gradients of queries is one of zeros."""
+        block = self.block
+        if block.tuning.take_turns:
+            pl.when(self.group == block.tuning.groups - 1)(lambda: plgpu.barrier_arrive(block.go.at[0]))
+        part = block.slots.d_scores.at[0, self._mine]
+        part[...] = jnp.zeros(part.shape, part.dtype)
+        plgpu.commit_smem()
+        plgpu.barrier_arrive(block.slots.ready.at[0])
+        plgpu.barrier_arrive(block.slots.done.at[1])
+
+        if block.shared == 1:
+            self._head(0)
+        else:
+            pl.loop(0, block.shared)(self._head)
+        self._finish(block.shared * block.count)
+
+    def _head(self, head: Any) -> None:
+        """All queries of one head."""
+        block = self.block
+        masked: Any = 0
+        if block.causal:
+            masked = lax.min(block.count, block.tuning.masked)
+            pl.loop(0, masked)(functools.partial(self._again, True, head))
+        pl.loop(masked, block.count)(functools.partial(self._again, False, head))
+
+    @property
+    def _mine(self) -> Any:
+        size = self.block.tuning.group_keys
+        return pl.ds(self.group * size, size)
+
+    def _again(self, masked: bool, head: Any, step: Any) -> None:
+        """A step whose addresses are computed anew: all of them kept would not fit the registers."""
+        replace(self, group=lax.optimization_barrier(self.group))._step(masked, head, step)
+
+    def _step(self, masked: bool, head: Any, step: Any) -> None:
+        """One block of queries; the gradients of the queries of the step before.
+
+        So a warpgroup need not wait for what the other makes in the same step.
+        """
+        block, slots = self.block, self.block.slots
+        now = head * block.count + step
+        weights, d_scores, queries, gradients = self._weights(masked, now, step)
+        self.d_q[...] = zeros(self.d_q.shape)
+        plgpu.wgmma(self.d_v, weights, gradients)
+        slot = lax.rem(now + 1, 2)
+        plgpu.barrier_wait(slots.done.at[slot])
+        part = slots.d_scores.at[slot, self._mine]
+        part[...] = d_scores
+        plgpu.wgmma(self.d_k, d_scores, queries)
+        plgpu.commit_smem()
+        plgpu.barrier_arrive(slots.ready.at[slot])
+        sums = self._d_q(now)
+        block.queries.give_back(now)
+        block.gradients.give_back(now)
+        self._add(lax.max(now - 1, 0), sums)
+
+    def _d_q(self, use: Any) -> jax.Array:
+        """From what all warpgroups have put into a slot; ``use`` counts how often slots were filled."""
+        slots, slot = self.block.slots, lax.rem(use, 2)
+        plgpu.barrier_wait(slots.ready.at[slot])
+        plgpu.wgmma(self.d_q, *self._operands(slots.d_scores.at[slot]))
+        sums: jax.Array = plgpu.wgmma_accumulator_load(self.d_q, wait_n=0)
+        plgpu.barrier_arrive(slots.done.at[slot])
+        return sums
+
+    def _weights(self, masked: bool, now: Any, step: Any) -> tuple[jax.Array, jax.Array, Any, Any]:
+        """Weights and gradients of the scores, both as operands, and the slots of queries and of gradients."""
+        block = self.block
+        for ref in (self.scores, self.d_weights):
+            ref[...] = zeros(ref.shape)
+        queries, lse = block.queries.take(now)
+        if block.tuning.take_turns:
+            plgpu.barrier_wait(block.go.at[self.group])
+        plgpu.wgmma(self.scores, block.slots.k.at[self._mine], queries.transpose((1, 0)))
+        gradients, delta = block.gradients.take(now)
+        plgpu.wgmma(self.d_weights, block.slots.v.at[self._mine], gradients.transpose((1, 0)))
+        if block.tuning.take_turns:
+            plgpu.barrier_arrive(block.go.at[lax.rem(self.group + 1, block.tuning.groups)])
+        scores = plgpu.wgmma_accumulator_load(self.scores, wait_n=1)
+        logarithms = plgpu.load(lse, layout=plgpu.Layout.WGMMA.reduce(0))
+        exponents = scores * (block.scale * math.log2(math.e)) - columns(logarithms, scores)
+        weights = jnp.exp2(exponents)
+        if masked:
+            weights = jnp.where(self._visible(weights, step), weights, 0.0)
+        narrow = lax.optimization_barrier(weights.astype(queries.dtype))
+        d_weights = plgpu.wgmma_accumulator_load(self.d_weights, wait_n=0)
+        sums = plgpu.load(delta, layout=plgpu.Layout.WGMMA.reduce(0))
+        d_scores = narrow.astype(jnp.float32) * (d_weights - columns(sums, d_weights))
+        return narrow, lax.optimization_barrier(d_scores.astype(queries.dtype)), queries, gradients
+
+    def _visible(self, scores: jax.Array, step: Any) -> jax.Array:
+        tuning = self.block.tuning
+        first_key = lax.axis_index("tile") * tuning.block_k + self.group * tuning.group_keys
+        first_query = (self.block.first + step) * tuning.block_q
+        key, query = (numbers(scores.shape, axis) for axis in (0, 1))
+        seen: jax.Array = rows(key + (first_key - first_query), scores) <= columns(query, scores)
+        return seen
+
+    def _operands(self, slot: Any) -> tuple[Any, Any]:
+        """Of the gradients of queries: this warpgroup's part of the queries, or of the head."""
+        tuning, keys = self.block.tuning, self.block.slots.k
+        if tuning.by_queries:
+            size = tuning.block_q // tuning.groups
+            return slot.at[:, pl.ds(self.group * size, size)].transpose((1, 0)), keys
+        size = keys.shape[1] // tuning.groups
+        return slot.transpose((1, 0)), keys.at[:, pl.ds(self.group * size, size)]
+
+    def _add(self, number: Any, sums: jax.Array) -> None:
+        """Add up the gradients of the queries of a step."""
+        block, tuning = self.block, self.block.tuning
+        step = lax.rem(number, block.count)
+        slot = block.slots.d_q.at[self.group]
+        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+        slot[...] = sums
+        plgpu.commit_smem()
+        batch, _, head = block.place(lax.div(number, block.count), step)
+        first = (block.first + step) * tuning.block_q
+        count, width = sums.shape
+        if tuning.by_queries:
+            place = block.whole.d_q.at[batch, pl.ds(first + self.group * count, count), head]
+        else:
+            place = block.whole.d_q.at[batch, pl.ds(first, count), head, pl.ds(self.group * width, width)]
+        plgpu.copy_smem_to_gmem(slot, place, reduction_op="add")
+
+    def _finish(self, steps: Any) -> None:
+        """The last product; what keys and values get, through their own slots, which then nobody reads any more."""
+        block = self.block
+        self.d_q[...] = zeros(self.d_q.shape)
+        self._add(steps - 1, self._d_q(steps))
+        plgpu.barrier_wait(block.slots.done.at[lax.rem(steps, 2)])
+        batch, _, head = block.keys
+        first = lax.axis_index("tile") * block.tuning.block_k + self.group * block.tuning.group_keys
+        place = batch, pl.ds(first, block.tuning.group_keys), head
+        k_slot, v_slot = block.slots.k.at[self._mine], block.slots.v.at[self._mine]
+        v_slot[...] = self.d_v[...].astype(v_slot.dtype)
+        k_slot[...] = (self.d_k[...] * block.scale).astype(k_slot.dtype)
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(v_slot, block.whole.d_v.at[place])
+        plgpu.copy_smem_to_gmem(k_slot, block.whole.d_k.at[place])

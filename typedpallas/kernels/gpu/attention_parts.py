@@ -1,0 +1,71 @@
+"""What the attention kernels for Hopper have in common: rings of slots, masks and the shapes of rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+MASKED = -1e30
+"""The score of a key that a query may not see: finite, so that no row's maximum is minus infinity."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Slots that one warpgroup fills and the others empty. Each slot may have parts, filled and freed together."""
+
+    slots: tuple[Any, ...]
+    filled: Any
+    freed: Any
+    stages: int
+
+    def fill(self, step: Any, *sources: Any) -> None:
+        """Copy in as soon as the slot is free; ``step`` counts what went through. One source for each part."""
+        slot = lax.rem(step, self.stages)
+        pl.when(step >= self.stages)(lambda: plgpu.barrier_wait(self.freed.at[slot]))
+        for source, slots in zip(sources, self.slots, strict=True):
+            plgpu.copy_gmem_to_smem(source, slots.at[slot], self.filled.at[slot])
+
+    def take(self, step: Any) -> Any:
+        """The slot's ref, or the refs of its parts, when it is filled."""
+        slot = lax.rem(step, self.stages)
+        plgpu.barrier_wait(self.filled.at[slot])
+        parts = tuple(slots.at[slot] for slots in self.slots)
+        return parts[0] if len(parts) == 1 else parts
+
+    def give_back(self, step: Any) -> None:
+        """This warpgroup is done with the slot."""
+        plgpu.barrier_arrive(self.freed.at[lax.rem(step, self.stages)])
+
+
+def rows(column: jax.Array, like: jax.Array) -> jax.Array:
+    """One number for each row, as a matrix."""
+    return lax.broadcast_in_dim(column, like.shape, [0])
+
+
+def columns(row: jax.Array, like: jax.Array) -> jax.Array:
+    """One number for each column, as a matrix."""
+    return lax.broadcast_in_dim(row, like.shape, [1])
+
+
+def fold(operation: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """Eight columns that reduce to what all columns do: half after half, in short chains and within each thread."""
+    while (half := x.shape[1] // 2) >= 8:
+        x = operation(x[:, :half], x[:, half:])
+    return x
+
+
+def numbers(shape: tuple[int, ...], axis: int) -> jax.Array:
+    """``0, 1, ...`` along an axis of a matrix of scores."""
+    layout = plgpu.Layout.WGMMA.reduce(1 - axis)
+    return plgpu.broadcasted_iota(jnp.int32, (shape[axis],), 0, layout=layout)
+
+
+def zeros(shape: tuple[int, ...]) -> jax.Array:
+    """What an accumulator starts from."""
+    made: jax.Array = plgpu.layout_cast(jnp.zeros(shape, jnp.float32), plgpu.Layout.WGMMA)
+    return made
