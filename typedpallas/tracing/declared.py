@@ -27,6 +27,13 @@ def directions(source: str | None) -> dict[str, Direction]:
     return {p.name: p.type.direction for p in kind.parameters if p.type is not None}
 
 
+def parameters(source: str | None) -> tuple[str, ...]:
+    """The parameters' names of the annotated function at ``source``, keywords left out; none where unknown."""
+    place = jaxapi.place_of_function(source)
+    kind = _at(place.file, place.line) if place.file else None
+    return tuple(p.name for p in kind.parameters) if kind is not None else ()
+
+
 def _at(file: str, line: int) -> KernelType | None:
     if (file, line) not in _REMEMBERED:
         function = _in_modules(file, line)

@@ -1,26 +1,22 @@
 """The shared memory of one block of a GPU kernel.
 
-Mosaic GPU: the buffers in SMEM that a kernel asks for, each rounded up to 1024 bytes; scopes beside each other share.
+Mosaic GPU reserves what `gpu_resources` adds up, and a profile's events where the kernel asks for one.
 Triton decides by itself what it keeps there. Asked about matrix products on a100, h100 and b200, it always held both
 16-bit operands of a product at once, or the larger of two 32-bit ones, and in a loop as many copies as it has stages.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from typedpallas import dtypes, gpu
+from typedpallas import dtypes
 from typedpallas.chips import GpuTarget
 from typedpallas.events import MemoryItem, MemoryUse
-from typedpallas.tracing import jaxapi
+from typedpallas.tracing import gpu_resources, jaxapi
 from typedpallas.tracing.walk import KernelCall
 
-_ALIGNMENT = 1024
-_BARRIER_BYTES = 8
-_REDUCTION_BYTES = 2048
-_TENSOR_MEMORY_BYTES = 4
-"""What Mosaic GPU adds for the address of tensor memory."""
+_TENSOR_COLUMNS = 512
+"""What a block of a Blackwell GPU has (CUDA's programming guide), 128 rows of 32 bits each."""
 _TOGETHER = ("bfloat16", "float16")
 _IN_TURN = ("float32",)
 _LOADS = ("get", "masked_load")
@@ -33,66 +29,37 @@ def use(kernel: KernelCall, target: GpuTarget) -> MemoryUse | None:
     if kernel.backend == "triton":
         items = _product(kernel)
     elif kernel.mesh is not None:
-        items = _mosaic(kernel)
+        needs = gpu_resources.of_kernel(kernel.jaxpr, kernel.compiler_params)
+        items = [*needs.items(), *_profile(kernel)]
     else:
         return None
     limit = target.shared_memory_bytes
     return MemoryUse(space="shared", items=tuple(items), limit=limit, limit_from=f"all that `{target.name}` has")
 
 
-@dataclass(frozen=True)
-class _Buffer:
-    name: str
-    bytes: int
-    how: str
+def _profile(kernel: KernelCall) -> list[MemoryItem]:
+    """The events of a profile: each range has two, of two 32-bit entries; its start is a multiple of 8 bytes."""
+    params = kernel.compiler_params
+    ranges = getattr(params, "profile_space", 0)
+    if not ranges:
+        return []
+    groups = getattr(kernel.mesh, "num_threads", None) or 1
+    warps = 4 if str(getattr(params.profile_trace_scope, "value", "")) == "warp" else 1
+    size = groups * warps * ranges * 16
+    return [MemoryItem(name="profile", low=size, high=size + 4, how=f"{ranges} ranges")]
 
 
-def _mosaic(kernel: KernelCall) -> list[MemoryItem]:
-    own = [_buffer(op.name, op.aval) for op in kernel.operands if op.role == "scratch"]
-    buffers = [buffer for buffer in own if buffer is not None] + _deepest(kernel.jaxpr)
-    items = [MemoryItem(name=b.name, low=b.bytes, high=b.bytes, how=b.how) for b in buffers]
-    more = _TENSOR_MEMORY_BYTES + (_REDUCTION_BYTES if _reduces(kernel.jaxpr) else 0)
-    return [*items, MemoryItem(name="the compiler", low=0, high=more, how="for itself")] if items else []
-
-
-def _reduces(jaxpr: Any) -> bool:
-    inner = (jaxpr for eqn in jaxpr.eqns for jaxpr in jaxapi.inner_jaxprs(eqn))
-    return any(eqn.primitive.name.startswith("reduce_") for eqn in jaxpr.eqns) or any(map(_reduces, inner))
-
-
-def _buffer(name: str, aval: Any) -> _Buffer | None:
-    space = jaxapi.space_of(aval, "mosaic_gpu")
-    shape = jaxapi.shape_of(aval)
-    if shape is None or any(extent is None for extent in shape):
+def tensor_use(kernel: KernelCall) -> MemoryUse | None:
+    """The ledger of tensor memory, in columns; none where the kernel asks for none."""
+    if kernel.backend != "mosaic_gpu":
         return None
-    count = math.prod(int(extent or 0) for extent in shape)
-    written = f"({', '.join(map(str, shape))})"
-    if space is gpu.Barrier:
-        return _Buffer(name, _BARRIER_BYTES * max(count, 1), f"{max(count, 1)} barriers")
-    size = _item_bits(aval)
-    if space is not gpu.SMEM or size is None:
-        return None
-    needed = count * size // 8
-    return _Buffer(name, -(-needed // _ALIGNMENT) * _ALIGNMENT, f"{written} x {size} bits")
+    needs = gpu_resources.of_kernel(kernel.jaxpr, kernel.compiler_params)
+    return MemoryUse(space="tmem", items=needs.columns, limit=_TENSOR_COLUMNS, limit_from="all that there are")
 
 
 def _item_bits(aval: Any) -> int | None:
     marker = dtypes.from_jax_name(jaxapi.dtype_name(aval) or "")
     return marker.bits if marker else None
-
-
-def _deepest(jaxpr: Any) -> list[_Buffer]:
-    """The scoped buffers that live together and cost most; scopes beside each other do not live together."""
-    best: list[_Buffer] = []
-    for eqn in jaxpr.eqns:
-        for inner in jaxapi.inner_jaxprs(eqn):
-            found = _deepest(inner)
-            if eqn.primitive.name == "run_scoped":
-                made = [_buffer(f"scoped[{i}]", var.aval) for i, var in enumerate(inner.invars)]
-                found = [buffer for buffer in made if buffer is not None] + found
-            if sum(b.bytes for b in found) > sum(b.bytes for b in best):
-                best = found
-    return best
 
 
 def _product(kernel: KernelCall) -> list[MemoryItem]:

@@ -15,7 +15,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     if isinstance(context.target, TpuTarget) and kernel.backend == "mosaic_tpu":
         uses = ledger_vmem.use(kernel, context.target), ledger_smem.use(kernel, context.target)
     elif isinstance(context.target, GpuTarget) and kernel.backend in ("mosaic_gpu", "triton"):
-        uses = (ledger_shared.use(kernel, context.target),)
+        uses = ledger_shared.use(kernel, context.target), ledger_shared.tensor_use(kernel)
     for use in uses:
         if use is not None and use.items:
             yield Located(use, kernel.place, kernel.name)
