@@ -7,7 +7,7 @@ None always means "unknown", never "nothing". One file a subject; all of them ar
 from typedpallas.events.accesses import Access, Index
 from typedpallas.events.contents import GarbageResult, PaddedValue
 from typedpallas.events.context import ArrayType, Backend, Context, RefFact, Shape
-from typedpallas.events.copies import CopyInUse, SemaphoreLeft, SemaphoreStarved
+from typedpallas.events.copies import Copied, CopyInUse, SemaphoreLeft, SemaphoreMisuse, SemaphoreStarved
 from typedpallas.events.launches import (
     Argument,
     BuiltFor,
@@ -34,6 +34,7 @@ __all__ = [
     "CallSizes",
     "Capture",
     "Context",
+    "Copied",
     "CopyInUse",
     "DimSize",
     "Event",
@@ -55,6 +56,7 @@ __all__ = [
     "RefFact",
     "Scalar",
     "SemaphoreLeft",
+    "SemaphoreMisuse",
     "SemaphoreStarved",
     "Shape",
     "Shard",
@@ -93,6 +95,8 @@ type Event = (
     | SemaphoreLeft
     | SemaphoreStarved
     | CopyInUse
+    | Copied
+    | SemaphoreMisuse
     | Shard
     | KernelReturns
     | ShardedOperand

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from typedpallas.events.context import RefFact
 from typedpallas.events.windows import Point
 from typedpallas.records import record
 
@@ -55,3 +56,26 @@ class CopyInUse:
     other: str | None = None
     """Another copy under way on the semaphore, which may have ended the wait for this one; none where nothing has
     waited for this one."""
+
+
+@record(frozen=True, kw_only=True)
+class Copied:
+    """A copy that is started: what it takes and where it goes, each with the shape and type of what is moved."""
+
+    source: RefFact
+    target: RefFact
+    remote: bool = False
+    """Whether it goes to another device."""
+
+
+@record(frozen=True, kw_only=True)
+class SemaphoreMisuse:
+    """A semaphore that is loaded, stored to or copied as if it held data, or used as one of another kind."""
+
+    name: str
+    kind: str
+    """What it is, as messages write it: "a DMA semaphore", "2 regular semaphores", "a buffer in VMEM"."""
+    use: str
+    """What is done with it: "a load from it", "`pl.semaphore_wait`"."""
+    wanted: str
+    """What would be right there."""

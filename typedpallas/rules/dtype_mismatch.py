@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas import dtypes
-from typedpallas.events import Access, Argument, Context, Event, Operation
+from typedpallas.events import Access, Argument, Context, Copied, Event, Operation
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -24,17 +24,19 @@ def _module(value: str) -> str:
 
 
 class DtypeMismatch(Rule):
-    """Element types that do not fit: a value and the ref that it is stored to, the operands of an operation, or what
-    a launch gives a kernel and the parameter's annotation.
+    """Element types that do not fit: a value and the ref that it is stored to, the operands of an operation, the two
+    ends of a copy, or what a launch gives a kernel and the parameter's annotation.
 
-    A store to a ref converts nothing, neither wider nor narrower, and a loop's carry keeps its element type.
+    A store to a ref converts nothing, neither wider nor narrower, and a loop's carry keeps its element type. A copy
+    moves bytes and converts nothing either; whether an integer has a sign makes no difference to it.
 
-    Machines: all. Source: JAX's abstract evaluation of ref stores ("Invalid dtype for `swap`") and of the operation
-    refuses it while tracing.
+    Machines: all; copies on TPUs. Source: JAX's abstract evaluation of ref stores ("Invalid dtype for `swap`") and of
+    the operation refuses it while tracing; of copies libtpu 0.0.48 says "DMA source and target element type mismatch"
+    on every chip from v2 to 7x.
     """
 
     slug = "dtype-mismatch"
-    judges = (Access, Operation, Argument)
+    judges = (Access, Operation, Argument, Copied)
     message = "{what}: expected {expected}, found {found}"
     example = Example(
         bad=_module("x[...] * 2.0"),
@@ -50,6 +52,9 @@ class DtypeMismatch(Rule):
             return
         if isinstance(event, Argument):
             yield from self._argument(event)
+            return
+        if isinstance(event, Copied):
+            yield from self._copied(event, context)
             return
         assert isinstance(event, Access)
         want, have = event.ref.dtype, event.value_dtype
@@ -83,3 +88,21 @@ class DtypeMismatch(Rule):
             notes=tuple(f"`{name}` is {origin}" for name, origin in event.origins.items()),
             help=f"convert it, or annotate `{event.ref.name}` with `{dtypes.short(have)}`",
         )
+
+    def _copied(self, event: Copied, context: Context) -> Iterator[Finding]:
+        want, have = event.target.dtype, event.source.dtype
+        if context.machine != "tpu" or want is None or have is None or _without_sign(want) == _without_sign(have):
+            return
+        if "bool" in (want, have):
+            return
+        yield self.refuted(
+            what=f"cannot copy `{event.source.name}` to `{event.target.name}`",
+            expected=f"`{dtypes.short(want)}`",
+            found=f"`{dtypes.short(have)}`",
+            blame="value",
+            help=f"make the buffer `{dtypes.short(have)}` and convert what is loaded from it: `.astype(...)`",
+        )
+
+
+def _without_sign(dtype: str) -> str:
+    return dtype.removeprefix("u") if dtype.startswith("uint") else dtype

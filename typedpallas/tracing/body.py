@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import (
     Access,
@@ -16,7 +17,7 @@ from typedpallas.events import (
     RefFact,
     Shape,
 )
-from typedpallas.tracing import declared, jaxapi, uses_data
+from typedpallas.tracing import copies, declared, jaxapi, uses_data
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 
@@ -26,6 +27,7 @@ type Refs = Mapping[Any, RefFact]
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap")
 _WITH_FUNCTION = ("reduce", "scatter", "scatter-add", "sort", "select_and_scatter_add", "reduce_window")
 """Operations that carry a small function on scalars: it is not lowered on its own."""
+_COPIES = {"dma_start": copies.events, "semaphore_read": copies.reading}
 _CONTROL = ("cond", "while", "scan", "run_scoped", "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 
 
@@ -38,6 +40,13 @@ class _Scope:
     refs: Refs
     data: set[Any] = field(default_factory=set)
     """The variables that come from memory or from program ids."""
+    place: Place = field(default_factory=Place)
+    """The line of the equation around it."""
+
+    def place_of(self, eqn: Any) -> Place:
+        """An equation's line; that of the equation around it where no person wrote it, as in `pltpu.sync_copy`."""
+        found = jaxapi.place(eqn)
+        return found if found.file else self.place
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
@@ -63,7 +72,10 @@ def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
         if name in _ACCESSES:
             yield from _access(eqn, scope)
         else:
-            yield Located(_applied(eqn, scope), jaxapi.place(eqn), scope.kernel)
+            yield Located(_applied(eqn, scope), scope.place_of(eqn), scope.kernel)
+        if name in _COPIES:
+            for event in _COPIES[name](eqn, scope.refs):
+                yield Located(event, scope.place_of(eqn), scope.kernel)
         if uses_data.depends(eqn, scope.data):
             scope.data.update(eqn.outvars)
         if name not in _WITH_FUNCTION:
@@ -80,7 +92,7 @@ def _placements(inner: Any, scope: _Scope, eqn: Any) -> Iterator[Located]:
         space = jaxapi.declared_space(var.aval) or scope.refs[var].space
         if space is not None:
             placement = Placement(name=scope.refs[var].name, space=space, role="scratch")
-            yield Located(placement, jaxapi.place(eqn), scope.kernel)
+            yield Located(placement, scope.place_of(eqn), scope.kernel)
 
 
 def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
@@ -100,7 +112,7 @@ def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
         event = Access(op="load", ref=ref, moved=shape)
     else:
         event = Access(op="store", ref=ref, moved=shape, value_shape=shape, value_dtype=dtype)
-    place = jaxapi.place(eqn)
+    place = scope.place_of(eqn)
     yield Located(event, place, scope.kernel)
     rank = len(ref.shape or ())
     index = Index(name=ref.name, given=rank, rank=rank, dtypes=jaxapi.index_dtypes(eqn))
@@ -137,7 +149,8 @@ def _entered(eqn: Any, inner: Any, scope: _Scope) -> _Scope:
             refs[var] = known
     if scoped:
         refs.update(_allocated(inner, scope))
-    return _Scope(scope.kernel, scope.backend, refs, uses_data.inner(inputs, outer, scope.data))
+    data = uses_data.inner(inputs, outer, scope.data)
+    return _Scope(scope.kernel, scope.backend, refs, data, scope.place_of(eqn))
 
 
 def outer_operands(eqn: Any, inner: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Literal
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
-from typedpallas.tracing import ranges_refused, refused_calls, tracebacks
+from typedpallas.tracing import ranges_refused, refused_calls, refused_semaphores, tracebacks
 from typedpallas.tracing.body import sizes
 
 
@@ -41,6 +41,9 @@ def understood(error: Exception) -> Refusal | None:
     called = refused_calls.arity(error, words)
     if called is not None:
         return Refusal(*called, words)
+    misuse = refused_semaphores.event(words, text)
+    if misuse is not None:
+        return Refusal(misuse, place, words)
     for pattern, build in _KNOWN:
         found = pattern.search(words)
         event = build(found, text) if found else None
