@@ -61,10 +61,12 @@ def mypy_says(folder: Path) -> dict[str, list[str]]:
 
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plain ``pl.pallas_call`` runs in interpret mode."""
+    """Plain ``pl.pallas_call`` runs in interpret mode, Mosaic GPU kernels in their own."""
     from jax.experimental import pallas as pl
+    from jax.experimental.pallas import mosaic_gpu as plgpu
 
     monkeypatch.setattr(pl, "pallas_call", functools.partial(pl.pallas_call, interpret=True))
+    monkeypatch.setattr(plgpu, "kernel", functools.partial(plgpu.kernel, interpret=plgpu.InterpretGPUParams()))
 
 
 @pytest.fixture(scope="session", autouse=True)

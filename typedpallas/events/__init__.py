@@ -5,6 +5,15 @@ None always means "unknown", never "nothing". One file a subject; all of them ar
 """
 
 from typedpallas.events.accesses import Access, Index
+from typedpallas.events.barriers import (
+    BarrierOverrun,
+    BarrierStarved,
+    CopyLeft,
+    SharedInUse,
+    SharedUse,
+    StoreUncommitted,
+    When,
+)
 from typedpallas.events.contents import GarbageResult, PaddedValue
 from typedpallas.events.context import ArrayType, Backend, Context, RefFact, Shape
 from typedpallas.events.copies import Copied, CopyInUse, SemaphoreLeft, SemaphoreMisuse, SemaphoreStarved
@@ -30,12 +39,15 @@ __all__ = [
     "Argument",
     "ArrayType",
     "Backend",
+    "BarrierOverrun",
+    "BarrierStarved",
     "BuiltFor",
     "CallSizes",
     "Capture",
     "Context",
     "Copied",
     "CopyInUse",
+    "CopyLeft",
     "DimSize",
     "Event",
     "GarbageResult",
@@ -61,12 +73,16 @@ __all__ = [
     "Shape",
     "Shard",
     "ShardedOperand",
+    "SharedInUse",
+    "SharedUse",
     "Slice",
     "SlicePart",
     "Step",
+    "StoreUncommitted",
     "UnusedOperand",
     "Value",
     "Visits",
+    "When",
     "Window",
 ]
 
@@ -103,4 +119,9 @@ type Event = (
     | UnusedOperand
     | NarrowedSum
     | PaddedValue
+    | BarrierStarved
+    | BarrierOverrun
+    | SharedInUse
+    | StoreUncommitted
+    | CopyLeft
 )

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, Event, SemaphoreLeft
+from typedpallas.events import Context, CopyLeft, Event, SemaphoreLeft
+from typedpallas.rules import _moments
 from typedpallas.rules._steps import at_step
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -44,12 +45,15 @@ class CopyNotWaited(Rule):
     may cover several copies. What is left when the kernel ends, or when the semaphore's scope does, stops the core
     ("semaphore has a nonzero value upon exit") or lets a copy write to memory that is somebody else's by then.
 
-    Machines: TPU. Source: vllm-project/tpu-inference#412; JAX's TPU interpret mode reports semaphores with a count
-    when a kernel ends.
+    On GPUs a copy out of shared memory must have been waited for with ``wait_smem_to_gmem`` when the kernel ends, for
+    the memory may be another block's then, and somebody must wait at the barrier of a copy into it.
+
+    Machines: TPU; GPU (Mosaic GPU). Source: vllm-project/tpu-inference#412; JAX's TPU interpret mode reports
+    semaphores with a count when a kernel ends, its GPU interpret mode copies that still run.
     """
 
     slug = "copy-not-waited"
-    judges = (SemaphoreLeft,)
+    judges = (SemaphoreLeft, CopyLeft)
     message = "a copy to `{target}` is never waited for: expected {expected}, found {found}"
     example = Example(
         bad=_KERNEL.format(waited=1),
@@ -59,6 +63,9 @@ class CopyNotWaited(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        if isinstance(event, CopyLeft):
+            yield self._on_gpu(event)
+            return
         assert isinstance(event, SemaphoreLeft)
         if event.counts != "bytes" or event.target is None:
             return
@@ -71,4 +78,14 @@ class CopyNotWaited(Rule):
             witness=f"{when}`{event.semaphore}` still counts {amount} at the end, from the copy `{event.source}` -> "
             f"`{event.target}` started{at_step(event.step, 'this line')}",
             help="call `wait()` on the copy, on every path and in every step that starts one",
+        )
+
+    def _on_gpu(self, event: CopyLeft) -> Finding:
+        wait = "`plgpu.wait_smem_to_gmem(0)`" if event.barrier is None else f"a wait for `{event.barrier}`"
+        return self.refuted(
+            target=event.buffer if event.direction == "copy to" else f"global memory, from `{event.buffer}`",
+            expected=f"{wait} after it",
+            found="no wait at all",
+            witness=f"the copy was begun {_moments.by(event.when)}, and the kernel ends",
+            help=f"put {wait} after the last copy, in the warpgroup that begins it",
         )

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, Event, SemaphoreStarved
+from typedpallas.events import BarrierStarved, Context, Event, SemaphoreStarved
+from typedpallas.rules import _moments
 from typedpallas.rules._steps import at_step
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -40,11 +41,13 @@ class CopyWaitedTwice(Rule):
     A wait takes the bytes of its destination off the semaphore, and blocks until they are there. A second wait
     for one copy, a wait for a copy that was not started, or one with a larger destination never ends.
 
-    Machines: TPU. Source: JAX's TPU interpret mode hangs there, as the chip does.
+    On GPUs each wait at a barrier is for one more of its phases.
+
+    Machines: TPU; GPU (Mosaic GPU). Source: JAX's interpret modes hang there, as the chips do.
     """
 
     slug = "copy-waited-twice"
-    judges = (SemaphoreStarved,)
+    judges = (SemaphoreStarved, BarrierStarved)
     message = "a wait on `{semaphore}` never ends: expected {expected}, found {found}"
     example = Example(
         bad=_KERNEL.format(again="copy.wait()"),
@@ -54,6 +57,10 @@ class CopyWaitedTwice(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        if isinstance(event, BarrierStarved):
+            if event.copies and event.completed and not event.arrived:
+                yield self._on_gpu(event)
+            return
         assert isinstance(event, SemaphoreStarved)
         if event.counts != "bytes":
             return
@@ -64,4 +71,14 @@ class CopyWaitedTwice(Rule):
             witness=f"`{event.semaphore}` gets at most {event.there} bytes, and the wait{at_step(event.step)} takes "
             f"{event.wanted}",
             help="wait once for each copy that was started",
+        )
+
+    def _on_gpu(self, event: BarrierStarved) -> Finding:
+        return self.refuted(
+            semaphore=event.barrier,
+            expected=f"at most {event.completed} waits, as many as phases of it end",
+            found=f"wait {event.completed + 1}",
+            witness=f"the wait {_moments.by(event.when)} is for phase {event.completed}, counted from 0, and no copy "
+            "arrives in it",
+            help="wait once for each copy that was started, or each group of copies that one phase counts",
         )

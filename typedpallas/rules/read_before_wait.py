@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, CopyInUse, Event
+from typedpallas.events import Context, CopyInUse, Event, SharedInUse
+from typedpallas.rules import _moments
 from typedpallas.rules._steps import USES, at_step
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -39,11 +40,15 @@ class ReadBeforeWait(Rule):
     from its destination until then may be old, what is stored there may be lost, and what is stored to its source may
     or may not be copied. A second copy that starts from, or goes to, the same elements is such a use too.
 
-    Machines: TPU. Source: JAX's TPU interpret mode with `detect_races=True`, and its `dma_execution_mode="on_wait"`.
+    On GPUs a copy into shared memory is waited for at its barrier (`cp.async` copies with ``wait_gmem_to_smem``), a
+    copy out of it with ``wait_smem_to_gmem(n)``, after which at most the last ``n`` groups still read.
+
+    Machines: TPU; GPU (Mosaic GPU). Source: JAX's TPU interpret mode with `detect_races=True`, and its
+    `dma_execution_mode="on_wait"`; JAX's GPU interpret mode.
     """
 
     slug = "read-before-wait"
-    judges = (CopyInUse,)
+    judges = (CopyInUse, SharedInUse)
     message = "`{buffer}` is used while a copy {direction} it is under way: expected {expected}, found {found}"
     example = Example(
         bad=_KERNEL.format(body="o_ref[...] = buffer_ref[...] * 2.0\n    copy.wait()"),
@@ -53,6 +58,9 @@ class ReadBeforeWait(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        if isinstance(event, SharedInUse):
+            yield from self._on_gpu(event)
+            return
         assert isinstance(event, CopyInUse)
         if event.other is not None:
             return
@@ -66,4 +74,20 @@ class ReadBeforeWait(Rule):
             witness=f"the copy `{event.source}` -> `{event.target}` was started{began} and "
             f"is not waited for before {action}",
             help=f"move the wait on `{event.semaphore}` before this line, or use another buffer",
+        )
+
+    def _on_gpu(self, event: SharedInUse) -> Iterator[Finding]:
+        if event.other not in ("copy to", "copy from"):
+            return
+        wait = "`plgpu.wait_smem_to_gmem`" if event.other == "copy from" else "`plgpu.wait_gmem_to_smem`"
+        wait = wait if event.barrier is None else f"a wait for `{event.barrier}`"
+        action = _moments.DONE[event.use]
+        yield self.refuted(
+            buffer=event.buffer,
+            direction="to" if event.other == "copy to" else "from",
+            expected=f"{wait} first",
+            found=action,
+            witness=f"the copy was begun {_moments.by(event.began)}; {action} {_moments.by(event.when, event.began)} "
+            "is not ordered after its end",
+            help=f"put {wait} before this line, in every turn, or use another buffer",
         )

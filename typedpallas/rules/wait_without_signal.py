@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, Event, SemaphoreStarved
+from typedpallas.events import BarrierStarved, Context, Event, SemaphoreStarved
+from typedpallas.rules import _moments
 from typedpallas.rules._steps import at_step
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -36,11 +37,13 @@ class WaitWithoutSignal(Rule):
 
     Semaphores that other devices or cores signal are not judged.
 
-    Machines: TPU. Source: JAX's TPU interpret mode hangs there, as the chip does.
+    On GPUs the same holds of a barrier at which nobody arrives, or nobody any more.
+
+    Machines: TPU; GPU (Mosaic GPU). Source: JAX's interpret modes hang there, as the chips do.
     """
 
     slug = "wait-without-signal"
-    judges = (SemaphoreStarved,)
+    judges = (SemaphoreStarved, BarrierStarved)
     message = "a wait on `{semaphore}` never ends: expected {expected}, found {found}"
     example = Example(
         bad=_KERNEL.format(signalled=1),
@@ -50,6 +53,10 @@ class WaitWithoutSignal(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        if isinstance(event, BarrierStarved):
+            if not event.arrived and not (event.copies and event.completed):
+                yield self._on_gpu(event)
+            return
         assert isinstance(event, SemaphoreStarved)
         if event.counts != "signals":
             return
@@ -60,4 +67,14 @@ class WaitWithoutSignal(Rule):
             witness=f"`{event.semaphore}` gets at most {event.there}, and the wait{at_step(event.step)} takes "
             f"{event.wanted}",
             help=f"signal `{event.semaphore}` as often as it is waited for",
+        )
+
+    def _on_gpu(self, event: BarrierStarved) -> Finding:
+        return self.refuted(
+            semaphore=event.barrier,
+            expected=f"{event.arrivals} arrivals in each phase",
+            found="none" if not event.completed else f"none after {event.completed} phases",
+            witness=f"the wait {_moments.by(event.when)} is for phase {event.completed}, counted from 0: nobody "
+            "arrives in it, and nothing goes on any more",
+            help=f"let a copy or `plgpu.barrier_arrive` arrive at `{event.barrier}` as often as it is waited for",
         )

@@ -11,6 +11,7 @@ from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, PlacementError, diagnose, render
 from typedpallas.events import Backend, Context
 from typedpallas.tracing import (
+    async_found,
     body,
     calls,
     flow,
@@ -204,6 +205,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "the index maps": index_maps.events(kernel, context),
             "the memory": memory.events(kernel, context),
             "what buffers hold from step to step": flow.events(kernel, context),
+            "the barriers and copies": async_found.events(kernel, context),
             "the slices": ranges_slices.events(kernel, context),
             "the sums": uses_sums.events(kernel),
             "the sums' types": uses_wraps.events(kernel),

@@ -1,0 +1,119 @@
+"""What was found while a Mosaic GPU kernel was followed, as events: each defect once, at its line."""
+
+from collections.abc import Iterable, Iterator
+
+from typedpallas.diagnostics import Place
+from typedpallas.events import BarrierOverrun, BarrierStarved, Context, CopyLeft, SharedInUse, StoreUncommitted, When
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.async_kernels import followed
+from typedpallas.tracing.async_run import Run
+from typedpallas.tracing.async_state import Barrier, Claim, InUse, Left, Moment, Starved, Uncommitted
+from typedpallas.tracing.located import Located
+from typedpallas.tracing.walk import KernelCall
+
+type Found = BarrierOverrun | BarrierStarved | CopyLeft | SharedInUse | StoreUncommitted
+
+
+def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
+    """Every asynchronous defect of a Mosaic GPU kernel; of a kernel that hangs the one wait that tells most."""
+    if kernel.backend != "mosaic_gpu":
+        return
+    said: set[tuple[object, ...]] = set()
+    for run in followed(kernel):
+        for claim in _telling(run.claims):
+            eqn = claim.record.eqn if isinstance(claim, Left) else claim.eqn
+            place = jaxapi.place(eqn)
+            place = place if place.file else kernel.place
+            event = _event(run, claim)
+            key = _key(claim, event, place)
+            if key not in said:
+                said.add(key)
+                yield Located(event, place, kernel.name)
+
+
+def _key(claim: Claim, event: Found, place: Place) -> tuple[object, ...]:
+    """What makes two findings the same one: a product that is not awaited is one, whatever comes of it."""
+    if isinstance(claim, InUse) and claim.record.how == "product":
+        return type(event), id(claim.record.eqn)
+    what = event.barrier if isinstance(event, BarrierOverrun | BarrierStarved) else event.buffer
+    where = () if isinstance(event, BarrierOverrun) else (place.line, place.column)
+    return type(event), what.partition("[")[0], getattr(event, "other", None), *where
+
+
+def _telling(claims: Iterable[Claim]) -> Iterator[Claim]:
+    starved = [claim for claim in claims if isinstance(claim, Starved)]
+    yield from (claim for claim in claims if not isinstance(claim, Starved))
+    if starved:
+        yield min(starved, key=_rank)
+
+
+def _rank(claim: Starved) -> tuple[bool, int]:
+    """A phase that began and does not end tells more than one that never began, and that more than a later one."""
+    return claim.barrier.arrived == 0, claim.barrier.completed
+
+
+def _event(run: Run, claim: Claim) -> Found:
+    if isinstance(claim, Starved):
+        barrier = claim.barrier
+        return BarrierStarved(
+            barrier=barrier.name,
+            arrivals=barrier.arrivals,
+            arrived=barrier.arrived,
+            completed=barrier.completed,
+            copies=barrier.copies,
+            when=_when(claim.moment),
+        )
+    if isinstance(claim, Left):
+        record = claim.record
+        at = None if record.barrier is None else record.barrier.name
+        direction = "copy to" if record.how == "copy to" else "copy from"
+        return CopyLeft(buffer=claim.buffer.name, direction=direction, barrier=at, when=_when(record.moment))  # type: ignore[arg-type]
+    if isinstance(claim, Uncommitted):
+        reader = "product" if claim.how == "product" else "copy from"
+        return StoreUncommitted(
+            buffer=claim.buffer.name,
+            reader=reader,  # type: ignore[arg-type]
+            stored=_when(claim.record.moment),
+            when=_when(claim.moment),
+        )
+    return _in_use(run, claim)
+
+
+def _in_use(run: Run, claim: InUse) -> Found:
+    record = claim.record
+    lost = next(_lost(run, claim), None)
+    if lost is not None:
+        return BarrierOverrun(
+            barrier=lost.name,
+            arrivals=lost.arrivals,
+            total=lost.total,
+            waits=max(lost.waiters.values(), default=0),
+            buffer=claim.buffer.name,
+            use=claim.how,
+            when=_when(claim.moment),
+        )
+    return SharedInUse(
+        buffer=claim.buffer.name,
+        use=claim.how,
+        when=_when(claim.moment),
+        other=record.how,
+        began=_when(record.moment),
+        barrier=None if record.barrier is None else record.barrier.name,
+    )
+
+
+def _lost(run: Run, claim: InUse) -> Iterator[Barrier]:
+    """Barriers between the two whose phases ended faster than they were waited for."""
+    if claim.record.barrier is not None:
+        if claim.record.barrier.lost:
+            yield claim.record.barrier
+        return
+    for buffer in run.buffers.values():
+        for barrier in buffer.barriers:
+            between = claim.record.thread.number in barrier.arrivers and claim.thread.number in barrier.waiters
+            if between and barrier.lost:
+                yield barrier
+
+
+def _when(moment: Moment) -> When:
+    return When(thread=moment.thread, turns=moment.turns, block=moment.point)

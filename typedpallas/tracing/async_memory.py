@@ -1,0 +1,82 @@
+"""Accesses to shared and tensor memory and to accumulators: which follow on others that have not ended."""
+
+from collections.abc import Callable
+from typing import Any
+
+from typedpallas.tracing.async_state import (
+    BESIDE,
+    Barrier,
+    Buffer,
+    Claim,
+    How,
+    InUse,
+    Record,
+    Stamp,
+    Thread,
+    Uncommitted,
+)
+from typedpallas.tracing.async_views import Part, covers, meet
+
+_IN_ORDER = ("product", "copy out", "copy in")
+"""Kinds of operation of which one thread's follow on each other in order, so that they may share their memory."""
+type Say = Callable[[Claim], None]
+
+
+def access(
+    say: Say,
+    thread: Thread,
+    buffer: Buffer,
+    part: Part | None,
+    how: How,
+    stamp: Stamp,
+    eqn: Any,
+    *,
+    writes: bool,
+    barrier: Barrier | None = None,
+) -> None:
+    """One access, begun now by ``thread`` and ended when ``stamp`` is reached."""
+    if part is None or buffer.kind in ("elsewhere", "barrier"):
+        return
+    new = Record(how, writes, part, stamp, thread, thread.moment(), eqn, barrier)
+    kept = []
+    for old in buffer.records:
+        if not meet(old.part, part):
+            kept.append(old)
+            continue
+        if writes or old.writes:
+            _judge(say, buffer, old, new)
+        if not _replaced(old, new):
+            kept.append(old)
+    kept.append(new)
+    buffer.records = kept
+
+
+def _judge(say: Say, buffer: Buffer, old: Record, new: Record) -> None:
+    count = old.stamp[0]
+    if new.thread.has(old.stamp):
+        seen = (("committed", old.thread.number), old.stamp[1])
+        if old.how == "store" and new.how in BESIDE and not new.writes and not new.thread.has(seen):
+            say(Uncommitted(buffer, new.how, new.eqn, new.moment, old))
+        return
+    if count == new.stamp[0] and count[0] in _IN_ORDER:
+        return
+    if old.how == new.how == "store":
+        return  # warpgroups may well store the same
+    if old.how == "product" and new.how == "copy to" and _is_followed(old, new.thread):
+        return
+    say(InUse(buffer, new.how, new.eqn, new.thread, new.moment, old))
+
+
+def _is_followed(product: Record, copier: Thread) -> bool:
+    """Whether the warpgroup that copies began another product since: its own products end in order, long before
+    its copies begin to arrive. JAX's ragged products rely on that."""
+    return product.thread is copier and product.stamp[1] < copier.issued["product"]
+
+
+def _replaced(old: Record, new: Record) -> bool:
+    """Whether nothing can be said about an earlier access that cannot be said about a later one."""
+    if not covers(new.part, old.part):
+        return False
+    if new.writes and (new.thread.has(old.stamp) or old.stamp[0] == new.stamp[0]):
+        return True
+    return old.how == new.how and old.writes == new.writes and old.stamp[0] == new.stamp[0]
