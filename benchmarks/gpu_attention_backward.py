@@ -18,11 +18,11 @@ from typedpallas.kernels.gpu.attention_tuning import BackwardTuning, backward_de
 
 TOLERANCE = {"float16": 3e-3, "bfloat16": 2e-2}
 SHAPES = (
-    (4, 4096, 16, 16, 128),
-    (2, 16384, 16, 16, 128),
-    (4, 4096, 16, 4, 64),
     (2, 1024, 8, 2, 128),
     (2, 512, 4, 4, 64),
+    (4, 4096, 16, 16, 128),
+    (4, 4096, 16, 4, 64),
+    (2, 16384, 16, 16, 128),
 )
 """Batch, length, heads of queries, heads of keys, dims of a head."""
 

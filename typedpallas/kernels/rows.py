@@ -15,7 +15,7 @@ from jax import lax
 import typedpallas as tp
 from typedpallas import BLOCK, Dim, In, Out
 from typedpallas.events import Backend
-from typedpallas.kernels import defaults
+from typedpallas.kernels import defaults, rows_backward
 from typedpallas.launching.choose import choices
 
 _WARPS = {"softmax": 16, "rms_norm": 16, "layer_norm": 8}
@@ -83,9 +83,9 @@ def softmax(x: jax.Array) -> jax.Array:
         x: any float type and shape.
 
     Returns:
-        The shape and type of ``x``; computed in float32.
+        The shape and type of ``x``; computed in float32, as its gradient is.
     """
-    return _run("softmax", softmax_kernel, x, ())
+    return _softmax(x)
 
 
 def rms_norm(x: jax.Array, weight: jax.Array, *, epsilon: float = 1e-5) -> jax.Array:
@@ -99,7 +99,7 @@ def rms_norm(x: jax.Array, weight: jax.Array, *, epsilon: float = 1e-5) -> jax.A
     Returns:
         The shape and type of ``x``; computed in float32.
     """
-    return _run("rms_norm", rms_norm_kernel, x, (weight,), epsilon=epsilon)
+    return _rms_norm(epsilon, x, weight)
 
 
 def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, *, epsilon: float = 1e-5) -> jax.Array:
@@ -114,7 +114,70 @@ def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, *, epsilon: flo
     Returns:
         The shape and type of ``x``; computed in float32.
     """
+    return _layer_norm(epsilon, x, weight, bias)
+
+
+@jax.custom_vjp
+def _softmax(x: jax.Array) -> jax.Array:
+    return _run("softmax", softmax_kernel, x, ())
+
+
+def _softmax_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    out = _softmax(x)
+    return out, out
+
+
+def _softmax_backward(out: jax.Array, d_out: jax.Array) -> tuple[jax.Array]:
+    (d_x,) = rows_backward.run(rows_backward.softmax_backward_kernel, (d_out, out), None, 0, _warps(16, out))
+    return (d_x,)
+
+
+_softmax.defvjp(_softmax_forward, _softmax_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _rms_norm(epsilon: float, x: jax.Array, weight: jax.Array) -> jax.Array:
+    return _run("rms_norm", rms_norm_kernel, x, (weight,), epsilon=epsilon)
+
+
+def _rms_norm_forward(epsilon: float, x: jax.Array, weight: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    return _rms_norm(epsilon, x, weight), (x, weight)
+
+
+def _rms_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
+    x, weight = kept
+    kernel = rows_backward.rms_norm_backward_kernel
+    d_x, d_weight = rows_backward.run(kernel, (d_out, x), weight, 1, _warps(8, x), epsilon=epsilon)
+    return d_x, d_weight.astype(weight.dtype)
+
+
+_rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _layer_norm(epsilon: float, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
     return _run("layer_norm", layer_norm_kernel, x, (weight, bias), epsilon=epsilon)
+
+
+def _layer_norm_forward(
+    epsilon: float, x: jax.Array, weight: jax.Array, bias: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    return _layer_norm(epsilon, x, weight, bias), (x, weight, bias)
+
+
+def _layer_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
+    x, weight, bias = kept
+    kernel = rows_backward.layer_norm_backward_kernel
+    d_x, d_weight, d_bias = rows_backward.run(kernel, (d_out, x), weight, 2, _warps(8, x), epsilon=epsilon)
+    return d_x, d_weight.astype(weight.dtype), d_bias.astype(bias.dtype)
+
+
+_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+def _warps(count: int, x: jax.Array) -> int | None:
+    """Of a wide row on Triton."""
+    return count if x.shape[-1] >= _WIDE else None
 
 
 def _run(

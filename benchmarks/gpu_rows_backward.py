@@ -1,0 +1,119 @@
+"""Gradients of softmax and norms of long rows: ours in several configurations, XLA and JAX's Triton kernels.
+
+What the forward pass keeps is there before anything is timed. XLA keeps what it wants to keep.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.gpu_rows import EPSILON, SHAPE
+from benchmarks.gpu_timing import Entry, Problem
+from typedpallas.kernels import rows_backward as ours
+
+TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-3}
+KERNELS = {
+    "softmax": (ours.softmax_backward_kernel, 0),
+    "rms_norm": (ours.rms_norm_backward_kernel, 1),
+    "layer_norm": (ours.layer_norm_backward_kernel, 2),
+}
+
+
+def problems(key: jax.Array, quick: bool) -> Iterator[tuple[str, Callable[[], Problem]]]:
+    """By name."""
+    for what in KERNELS:
+        for dtype in (jnp.float32, jnp.bfloat16):
+            name = f"backward {what} {jnp.dtype(dtype).name}"
+            yield name, functools.partial(_problem, key, name, what, dtype, quick)
+
+
+def _problem(key: jax.Array, name: str, what: str, dtype: Any, quick: bool) -> Problem:
+    count = KERNELS[what][1]
+    shapes = [SHAPE, *[SHAPE[1:]] * count, SHAPE]
+    arrays = tuple(
+        jax.random.normal(jax.random.fold_in(key, i), shape, jnp.float32).astype(dtype)
+        for i, shape in enumerate(shapes)
+    )
+    forward = _FORWARD[what]
+    xla = [Entry("XLA", _run_backward, "vendor", functools.partial(_kept, forward))]
+    if what != "softmax":
+        again = functools.partial(_again, forward)
+        xla.append(Entry("XLA, statistics made anew", again, "vendor"))
+    warps = (8,) if quick else (4, 8, 16)
+    entries = [Entry(f"{n} warps", functools.partial(_ours, what, n), "ours", _prepared(what)) for n in warps]
+    size = SHAPE[0] * SHAPE[1] * jnp.dtype(dtype).itemsize
+    reference = functools.partial(_wide, forward)
+    entries += _shipped(what)
+    return Problem(name, arrays, (*xla, *entries), reference, TOLERANCE[jnp.dtype(dtype).name], 3.0 * size, "GB/s")
+
+
+def _kept(forward: Callable[..., jax.Array], *arrays: jax.Array) -> tuple[Any, jax.Array]:
+    return jax.jit(lambda *args: jax.vjp(forward, *args)[1])(*arrays[:-1]), arrays[-1]
+
+
+def _again(forward: Callable[..., jax.Array], *arrays: jax.Array) -> Any:
+    return jax.vjp(forward, *arrays[:-1])[1](arrays[-1])
+
+
+def _wide(forward: Callable[..., jax.Array], *arrays: jax.Array) -> Any:
+    return _again(forward, *(x.astype(jnp.float32) for x in arrays))
+
+
+def _prepared(what: str) -> Callable[..., tuple[Any, ...]] | None:
+    """Softmax keeps its result; norms keep what they were given."""
+    if what != "softmax":
+        return None
+    return lambda x, d_out: (jax.jit(jax.nn.softmax)(x.astype(jnp.float32)).astype(x.dtype), d_out)
+
+
+def _ours(what: str, warps: int, x: jax.Array, *rest: jax.Array) -> tuple[jax.Array, ...]:
+    kernel, count = KERNELS[what]
+    weight = rest[0] if count else None
+    options = {"epsilon": EPSILON} if count else {}
+    d_x, *sums = ours.run(kernel, (rest[-1], x), weight, count, warps, **options)
+    return d_x, *(part.astype(rest[0].dtype) for part in sums)
+
+
+def _shipped(what: str) -> Iterator[Entry]:
+    """JAX's Triton kernels of norms; that of the root mean square takes a bias too, here of zeros."""
+    if what == "layer_norm":
+        from jax.experimental.pallas.ops.gpu import layer_norm
+
+        def run(x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+            return layer_norm.layer_norm(x[None], weight, bias, num_warps=8, eps=EPSILON)[0]
+
+        yield Entry("JAX's Triton 8 warps", _run_backward, "jax", functools.partial(_kept, run))
+    elif what == "rms_norm":
+        from jax.experimental.pallas.ops.gpu import rms_norm
+
+        def run_rms(x: jax.Array, weight: jax.Array) -> jax.Array:
+            return rms_norm.rms_norm(x[None], weight, jnp.zeros_like(weight), num_warps=8, eps=EPSILON)[0]
+
+        yield Entry("JAX's Triton 8 warps", _run_backward, "jax", functools.partial(_kept, run_rms))
+
+
+def _run_backward(backward: Callable[..., Any], d_out: jax.Array) -> Any:
+    return backward(d_out)
+
+
+def _rms_norm(x: jax.Array, weight: jax.Array) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    scaled = wide * jax.lax.rsqrt((wide * wide).mean(axis=-1, keepdims=True) + EPSILON)
+    return (scaled * weight.astype(jnp.float32)).astype(x.dtype)
+
+
+def _layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    centred = wide - wide.mean(axis=-1, keepdims=True)
+    scaled = centred * jax.lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + EPSILON)
+    return (scaled * weight.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
+
+
+_FORWARD: dict[str, Callable[..., jax.Array]] = {
+    "softmax": functools.partial(jax.nn.softmax, axis=-1),
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+}
