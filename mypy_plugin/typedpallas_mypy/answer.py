@@ -15,11 +15,11 @@ from mypy.types import AnyType, CallableType, Instance, TupleType, Type, UnionTy
 from typedpallas import dtypes
 from typedpallas.dtypes import DType
 from typedpallas.events import Operation, Shape
-from typedpallas_mypy import names, report, scope, transfer
+from typedpallas_mypy import config, names, report, scope, transfer
 from typedpallas_mypy.call import Call, Outcome, Refused, Several
 from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import ANY, Types
-from typedpallas_mypy.static import Like, Static
+from typedpallas_mypy.static import NOTHING, Like, Static
 from typedpallas_mypy.value import UNKNOWN, Value
 
 _MOST_UNION_ITEMS = 8
@@ -70,6 +70,7 @@ class Answer:
             if isinstance(outcome, Refused):
                 refusals.append((call, outcome))
             else:
+                self._list_unknown(call, outcome)
                 results.append(self.type_of(outcome))
         if refusals and not results and not self._of_union():
             self._refuse(*refusals[0])
@@ -116,10 +117,27 @@ class Answer:
         common = values[0] if values and all(value == values[0] for value in values) else UNKNOWN
         return self.types.instance("builtins.list", [self.types.block(common)])
 
+    def _list_unknown(self, call: Call, outcome: Outcome) -> None:
+        """Say where knowledge ends: what goes in is known, what comes out is not."""
+        if config.shows_open() and takes_arrays(self.default) and outcome is None and not _vague(call):
+            passed = ", ".join(shown(self.types, leaf) for leaf in call.leaves if isinstance(leaf, Value | Like))
+            report.unknown(self.api, self.place, f"what `{self.shown}` gives for {passed} is not known for all sizes")
+
     def _refuse(self, call: Call, refused: Refused) -> None:
         operands = [shown(self.types, leaf) for leaf in call.leaves if isinstance(leaf, Value | Like)]
         event = Operation(function=self.shown, operands=tuple(operands), refusal=refused.message, kind=refused.kind)
         report.judge(self.api, event, self.types.facts, {"": self.place})
+
+
+def _vague(call: Call) -> bool:
+    """Whether something of the call is unknown, so that the question was open before it."""
+    values = [leaf.value if isinstance(leaf, Like) else leaf for leaf in call.leaves]
+    known = [value for value in values if isinstance(value, Value)]
+    return not known or NOTHING in values or any(map(_is_vague, known))
+
+
+def _is_vague(value: Value) -> bool:
+    return value.shape is None or None in value.shape
 
 
 def _combined(choices: Sequence[Sequence[Static]]) -> Iterable[tuple[Static, ...]]:

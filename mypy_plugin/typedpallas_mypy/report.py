@@ -42,7 +42,30 @@ def judge(api: Any, event: Event, facts: Facts, places: Places) -> bool:
         at = places() if callable(places) else places
         for finding, targets in found:
             emit(api, finding, at.get(finding.blame, at[""]), targets)
+    elif config.shows_open():
+        _list_open(api, event, facts, places() if callable(places) else places)
     return bool(found)
+
+
+def _list_open(api: Any, event: Event, facts: Facts, places: Mapping[str, Place]) -> None:
+    """What no rule could decide about an event, as notes."""
+    contexts = [Context(facts=facts, target=target) for target in _targets(event)] or [Context(facts=facts)]
+    undecided = {
+        (finding.rule, finding.blame): finding
+        for context in contexts
+        for finding in rules.judge(event, context)
+        if finding.verdict == "open"
+    }
+    for finding in undecided.values():
+        closes = f"; {finding.help}" if finding.help else ""
+        place = places.get(finding.blame, places[""])
+        api.msg.note(f"open: {diagnostics.headline(finding)}{closes}", place, code=codes()[finding.rule])
+
+
+def unknown(api: Any, place: Place, what: str) -> None:
+    """Something that types could say and do not, listed where the project asks for it. It is never an error."""
+    if config.shows_open():
+        api.msg.note(f"open: {what}", place)
 
 
 def judge_any(api: Any, events: Sequence[Event], facts: Facts, places: Mapping[str, Place]) -> None:

@@ -49,4 +49,4 @@ def _holds_library(folder: str) -> bool:
 
 def cache_key(path: str) -> list[str] | None:
     """The part of a module's cache key that is ours; none for a module of an installed package."""
-    return None if is_library(path) else [source_hash(), guard.mode(), *config.targets()]
+    return None if is_library(path) else [source_hash(), guard.mode(), str(config.shows_open()), *config.targets()]

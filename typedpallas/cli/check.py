@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from typedpallas import rules
-from typedpallas.cli import avals, loading, show, targets, terminal
+from typedpallas.cli import avals, check_types, loading, show, targets, terminal
 from typedpallas.cli.asking import Answer, answers, spoken
 from typedpallas.cli.loading import Picked
 from typedpallas.cli.names import UsageError
@@ -46,6 +46,10 @@ def _verdict(found: Sequence[Diagnostic]) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Check, print, and return 1 if anything is refuted."""
+    if options.level == "types":
+        return check_types.run(options)
+    if options.show_open:
+        raise UsageError("--show-open is for --level types; the trace says by itself what it leaves open")
     shapes = avals.parse_avals(options.args)
     blocks = avals.parse_blocks(options.blocks) if options.blocks else {}
     chosen = targets.named(options.target) if options.target else targets.configured(Path.cwd())

@@ -1,15 +1,18 @@
 """mypy with the plugin, run on files, its messages read back."""
 
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from typedpallas.diagnostics import Diagnostic
 
 CONFIG = "[mypy]\nplugins = typedpallas_mypy\ncheck_untyped_defs = True\n"
+_OPEN = "open: "
+"""How the plugin's notes begin about what it could not decide."""
 
 _LINE = re.compile(
     r"(?P<file>.+?):(?P<line>\d+):(?P<column>\d+):\d+:(?P<end>\d+): "
@@ -19,7 +22,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class Error:
-    """An error of mypy's; ``end_column`` is 1-based and exclusive."""
+    """An error of mypy's, or what the plugin could not decide; ``end_column`` is 1-based and exclusive."""
 
     diagnostic: Diagnostic
     end_column: int
@@ -37,32 +40,41 @@ def check(files: Sequence[str], folder: Path, cache: Path) -> list[Error]:
     """
     config = folder / "mypy.ini"
     config.write_text(CONFIG)
-    options = ["--no-error-summary", "--hide-error-context", "--show-error-end", "--no-color-output", "--no-pretty"]
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--config-file",
-        str(config),
-        "--cache-dir",
-        str(cache),
-        *options,
-        *files,
-    ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    return parsed(asked(files, folder, ("--config-file", str(config), "--cache-dir", str(cache))))
+
+
+def asked(
+    files: Sequence[str], folder: Path, options: Sequence[str], settings: Mapping[str, str] | None = None
+) -> str:
+    """mypy's output on files, run in ``folder``; ``settings`` are environment variables beside the present ones.
+
+    Raises:
+        MypyFailed: mypy was stopped by something else than errors in the files.
+    """
+    shape = ["--no-error-summary", "--hide-error-context", "--show-error-end", "--no-color-output", "--no-pretty"]
+    command = [sys.executable, "-m", "mypy", *options, *shape, *files]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env={**os.environ, **(settings or {})},
+    )
     if done.returncode not in (0, 1):
         raise MypyFailed((done.stdout + done.stderr).strip())
-    return parsed(done.stdout)
+    return done.stdout
 
 
 def parsed(output: str) -> list[Error]:
-    """The errors in mypy's output, each with the notes that follow it."""
+    """The errors in mypy's output, each with the notes that follow it, and what the plugin left open."""
     found: list[Error] = []
     for line in output.splitlines():
         match = _LINE.fullmatch(line)
         if match is None:
             continue
-        if match["kind"] == "error":
+        if match["kind"] == "error" or match["text"].startswith(_OPEN):
             found.append(_error(match))
         elif found and found[-1].diagnostic.line == int(match["line"]):
             found[-1] = _noted(found[-1], match["text"])
@@ -71,14 +83,14 @@ def parsed(output: str) -> list[Error]:
 
 def _error(match: re.Match[str]) -> Error:
     diagnostic = Diagnostic(
-        rule=match["code"] or "misc",
-        verdict="refuted",
+        rule=match["code"] or ("misc" if match["kind"] == "error" else "unknown"),
+        verdict="refuted" if match["kind"] == "error" else "open",
         level="types",
         target=None,
         file=match["file"],
         line=int(match["line"]),
         column=int(match["column"]),
-        message=match["text"],
+        message=match["text"].removeprefix(_OPEN),
     )
     return Error(diagnostic, int(match["end"]) + 1)
 

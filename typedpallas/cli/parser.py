@@ -104,6 +104,16 @@ def _check(command: argparse.ArgumentParser) -> None:
         "pyproject.toml, or else only what holds on every chip",
     )
     command.add_argument("--compile", action="store_true", help="ask the vendors' compilers too")
+    command.add_argument(
+        "--level",
+        choices=("types", "trace"),
+        default="trace",
+        help="types: mypy with the plugin on a file or a folder, for all sizes; trace: one function, for these "
+        "arguments (default: trace)",
+    )
+    command.add_argument(
+        "--show-open", action="store_true", help="with --level types: list what types could say and do not, too"
+    )
     _format(command)
     command.set_defaults(run=_later("check"))
 

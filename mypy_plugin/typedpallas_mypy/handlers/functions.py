@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mypy.nodes import CallExpr, Expression, MemberExpr, NameExpr, RefExpr, StrExpr
 from mypy.plugin import FunctionContext, MethodContext
-from mypy.types import CallableType, Type, get_proper_type
+from mypy.types import CallableType, Instance, Type, get_proper_type
 
-from typedpallas_mypy import answer, names, scope
+from typedpallas_mypy import answer, names, report, scope
 from typedpallas_mypy.answer import Answer, Argument
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.hooks import Hook, Hooks
@@ -78,6 +78,12 @@ def _array_is_unknown(context: FunctionContext | MethodContext) -> Type:
     default = get_proper_type(context.default_return_type)
     if isinstance(default, CallableType):
         return context.default_return_type
+    if isinstance(default, Instance) and default.type.fullname == names.ARRAY:
+        call = context.context
+        name = _shown(call.callee) if isinstance(call, CallExpr) else "this"
+        report.unknown(
+            context.api, call, f"`{name}` gives a plain `jax.Array`; annotated `Block[...]` it keeps its shape"
+        )
     return answer.unknown(Types(context.api), default)
 
 

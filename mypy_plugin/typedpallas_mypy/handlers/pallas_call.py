@@ -44,6 +44,8 @@ def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
         if isinstance(part.given, Spec):
             ref = refs.get(position) or RefFact(name=part.where, space=None, dtype=None, shape=None)
             _judge_index_map(api, source, site, part, ref)
+    if kernel is not None and kernel.annotated and parts is None:
+        report.unknown(api, site.node, f"the specs of this call of `{kernel.name}` are not there to read")
     if kernel is None or parts is None or not kernel.annotated or not _judge_count(api, site, kernel):
         return
     pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))

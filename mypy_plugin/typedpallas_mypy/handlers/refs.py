@@ -133,7 +133,10 @@ def _selected(api: Any, types: Types, ref: RefFact, index: Expression, kind: Typ
     if isinstance(item, Constant) and item.value is ...:
         return ref.shape
     try:
-        return selected(ref.shape, item, types.facts)
+        shape = selected(ref.shape, item, types.facts)
+        if shape is None and ref.shape is not None:
+            report.unknown(api, index, f"what this index selects from `{ref.name}` is not known for all sizes")
+        return shape
     except TooManyIndices as error:
         event = Operation(
             function=f"{ref.name}[...]",
