@@ -302,23 +302,24 @@ def large_grid(x, o, acc):
         o[...] = acc[...]
 
 
-def _copy(x, i, into, done):
+def copied(x, i, into, done):
+    """The copy of eight rows of ``x``."""
     return pltpu.make_async_copy(x.at[pl.ds(8 * i, 8), :], into, done)
 
 
 @kernel(in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((2, 8, 128), F32), DMA), grid=(1,))
 def one_wait_for_two(x, o, pair, done):
-    _copy(x, 0, pair.at[0], done).start()
-    _copy(x, 1, pair.at[1], done).start()
+    copied(x, 0, pair.at[0], done).start()
+    copied(x, 1, pair.at[1], done).start()
     pltpu.make_async_copy(pair, pair, done).wait()
     o[...] = pair[0] + pair[1]
 
 
 @kernel("copy-not-waited", in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((2, 8, 128), F32), DMA), grid=(1,))
 def one_wait_too_small_for_two(x, o, pair, done):
-    _copy(x, 0, pair.at[0], done).start()
-    _copy(x, 1, pair.at[1], done).start()
-    _copy(x, 1, pair.at[1], done).wait()
+    copied(x, 0, pair.at[0], done).start()
+    copied(x, 1, pair.at[1], done).start()
+    copied(x, 1, pair.at[1], done).wait()
     o[...] = jnp.zeros_like(o)
 
 
@@ -328,7 +329,7 @@ def waited_in_the_next_step(x, o, stage, done):
 
     @pl.when(i > 0)
     def _():
-        _copy(x, i - 1, stage, done).wait()
+        copied(x, i - 1, stage, done).wait()
 
     @pl.when(i == 7)
     def _():
@@ -336,7 +337,7 @@ def waited_in_the_next_step(x, o, stage, done):
 
     @pl.when(i < 7)
     def _():
-        _copy(x, i, stage, done).start()
+        copied(x, i, stage, done).start()
 
 
 @kernel("copy-not-waited", in_specs=(ANYWHERE,), scratch=(VMEM, DMA))
@@ -345,23 +346,23 @@ def the_last_steps_copy_left(x, o, stage, done):
 
     @pl.when(i > 0)
     def _():
-        _copy(x, i - 1, stage, done).wait()
+        copied(x, i - 1, stage, done).wait()
 
     o[...] = jnp.zeros_like(o)
-    _copy(x, i, stage, done).start()
+    copied(x, i, stage, done).start()
 
 
 @kernel(in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((2, 8, 128), F32), pltpu.SemaphoreType.DMA((2,))), grid=(1,))
 def double_buffered(x, o, slots, done):
     o[...] = jnp.zeros_like(o)
-    _copy(x, 0, slots.at[0], done.at[0]).start()
+    copied(x, 0, slots.at[0], done.at[0]).start()
 
     def turn(i, slot):
         @pl.when(i < 7)
         def _():
-            _copy(x, i + 1, slots.at[1 - slot], done.at[1 - slot]).start()
+            copied(x, i + 1, slots.at[1 - slot], done.at[1 - slot]).start()
 
-        _copy(x, i, slots.at[slot], done.at[slot]).wait()
+        copied(x, i, slots.at[slot], done.at[slot]).wait()
         o[...] += slots[slot]
         return 1 - slot
 
@@ -373,7 +374,7 @@ def double_buffered(x, o, slots, done):
 def double_buffered_for_long(x, o, slots, done):
     """Too many turns to be walked one by one."""
     o[...] = jnp.zeros_like(o)
-    _copy(x, 0, slots.at[0], done.at[0]).start()
+    copied(x, 0, slots.at[0], done.at[0]).start()
 
     @pl.loop(0, 5000)
     def _(i):
@@ -381,113 +382,10 @@ def double_buffered_for_long(x, o, slots, done):
 
         @pl.when(i < 4999)
         def _():
-            _copy(x, 0, slots.at[1 - slot], done.at[1 - slot]).start()
+            copied(x, 0, slots.at[1 - slot], done.at[1 - slot]).start()
 
-        _copy(x, 0, slots.at[slot], done.at[slot]).wait()
+        copied(x, 0, slots.at[slot], done.at[slot]).wait()
         o[...] += slots[slot]
-
-
-PAIR = pltpu.VMEM((2, 8, 128), F32)
-
-
-@kernel("shared-semaphore", in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
-def one_semaphore_first_used_after_its_wait(x, o, pair, done):
-    first, second = _copy(x, 0, pair.at[0], done), _copy(x, 1, pair.at[1], done)
-    first.start()
-    second.start()
-    first.wait()
-    o[...] = pair[0]
-    second.wait()
-    o[...] += pair[1]
-
-
-@kernel(in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
-def one_semaphore_both_waited_for(x, o, pair, done):
-    first, second = _copy(x, 0, pair.at[0], done), _copy(x, 1, pair.at[1], done)
-    first.start()
-    second.start()
-    first.wait()
-    second.wait()
-    o[...] = pair[0] + pair[1]
-
-
-@kernel("read-before-wait", in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
-def one_semaphore_the_other_used(x, o, pair, done):
-    first, second = _copy(x, 0, pair.at[0], done), _copy(x, 1, pair.at[1], done)
-    first.start()
-    second.start()
-    first.wait()
-    o[...] = pair[1]
-    second.wait()
-
-
-@kernel(in_specs=(ANYWHERE,), scratch=(PAIR, DMA), grid=(1,))
-def one_semaphore_one_after_the_other(x, o, pair, done):
-    o[...] = jnp.zeros_like(o)
-    for k in range(2):
-        _copy(x, k, pair.at[k], done).start()
-        _copy(x, k, pair.at[k], done).wait()
-        o[...] += pair[k]
-
-
-@kernel(in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((24, 128), F32), DMA), grid=(1,))
-def one_semaphore_the_larger_copy_first(x, o, both, done):
-    """The small copy alone cannot end the wait for the large one."""
-    large = pltpu.make_async_copy(x.at[pl.ds(0, 16), :], both.at[pl.ds(0, 16), :], done)
-    small = pltpu.make_async_copy(x.at[pl.ds(16, 8), :], both.at[pl.ds(16, 8), :], done)
-    large.start()
-    small.start()
-    large.wait()
-    o[...] = both[0:8, :] + both[8:16, :]
-    small.wait()
-    o[...] += both[16:24, :]
-
-
-@kernel("shared-semaphore", in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((24, 128), F32), DMA), grid=(1,))
-def one_semaphore_the_smaller_copy_first(x, o, both, done):
-    large = pltpu.make_async_copy(x.at[pl.ds(0, 16), :], both.at[pl.ds(0, 16), :], done)
-    small = pltpu.make_async_copy(x.at[pl.ds(16, 8), :], both.at[pl.ds(16, 8), :], done)
-    small.start()
-    large.start()
-    small.wait()
-    o[...] = both[16:24, :]
-    large.wait()
-    o[...] += both[0:8, :] + both[8:16, :]
-
-
-def _prefetched(count: int, semaphores: int):
-    """Two slots in turn, ``count`` rows; one semaphore for each slot, or one for both."""
-
-    def body(x, o, slots, done):
-        o[...] = jnp.zeros_like(o)
-
-        def copy(i):
-            return _copy(x, i % 8, slots.at[i % 2], done.at[i % semaphores])
-
-        copy(0).start()
-
-        @pl.loop(0, count)
-        def _(i):
-            @pl.when(i + 1 < count)
-            def _():
-                copy(i + 1).start()
-
-            copy(i).wait()
-            o[...] += slots[i % 2]
-
-    body.__name__ = f"prefetched_{count}_with_{semaphores}"
-    return body
-
-
-for _count in (8, 500):
-    for _semaphores in (1, 2):
-        kernel(
-            "shared-semaphore" if _semaphores == 1 else None,
-            in_specs=(ANYWHERE,),
-            scratch=(PAIR, pltpu.SemaphoreType.DMA((2,))),
-            grid=(1,),
-            interpreted=_count == 8,
-        )(_prefetched(_count, _semaphores))
 
 
 @kernel(args=(TABLE, X), in_specs=(pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE), scratch=(VMEM, DMA), grid=(1,))
@@ -496,11 +394,11 @@ def as_often_as_the_data_say(table, x, o, stage, done):
 
     @pl.loop(0, table[0])
     def _(i):
-        _copy(x, i, stage, done).start()
+        copied(x, i, stage, done).start()
 
     @pl.loop(0, table[0])
     def _(i):
-        _copy(x, i, stage, done).wait()
+        copied(x, i, stage, done).wait()
 
 
 @kernel(args=(TABLE, X), in_specs=(pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE), scratch=(VMEM, DMA))
@@ -510,11 +408,11 @@ def started_by_an_earlier_step_if_the_data_say_so(table, x, o, stage, done):
 
     @pl.when((i > 0) & (table[i] > 0))
     def _():
-        _copy(x, i, stage, done).wait()
+        copied(x, i, stage, done).wait()
 
     @pl.when((i < 7) & (table[jnp.minimum(i + 1, 7)] > 0))
     def _():
-        _copy(x, i, stage, done).start()
+        copied(x, i, stage, done).start()
 
 
 @kernel("copy-not-waited", args=(TABLE, X), in_specs=(pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE),
@@ -524,22 +422,22 @@ def never_waited_if_started(table, x, o, stage, done):
 
     @pl.when(table[0] > 0)
     def _():
-        _copy(x, 0, stage, done).start()
+        copied(x, 0, stage, done).start()
 
 
 @kernel("read-before-wait", in_specs=(ANYWHERE,), scratch=(VMEM, DMA), grid=(1,))
 def read_too_early(x, o, stage, done):
-    _copy(x, 0, stage, done).start()
+    copied(x, 0, stage, done).start()
     o[...] = stage[...]
-    _copy(x, 0, stage, done).wait()
+    copied(x, 0, stage, done).wait()
 
 
 @kernel(in_specs=(ANYWHERE,), scratch=(pltpu.VMEM((2, 8, 128), F32), DMA), grid=(1,))
 def the_other_half_may_be_used(x, o, pair, done):
     pair[1] = jnp.zeros((8, 128))
-    _copy(x, 0, pair.at[0], done).start()
+    copied(x, 0, pair.at[0], done).start()
     o[...] = pair[1]
-    _copy(x, 0, pair.at[0], done).wait()
+    copied(x, 0, pair.at[0], done).wait()
 
 
 @kernel("read-before-wait", out_specs=ANYWHERE, out=X, scratch=(VMEM, DMA))
@@ -568,7 +466,7 @@ def result_by_too_few_copies(x, o, stage, done):
 
 @kernel("copy-waited-twice", in_specs=(ANYWHERE,), scratch=(VMEM, DMA), grid=(1,), interpreted=False)
 def waited_twice(x, o, stage, done):
-    copy = _copy(x, 0, stage, done)
+    copy = copied(x, 0, stage, done)
     copy.start()
     copy.wait()
     o[...] = stage[...]

@@ -60,6 +60,32 @@ def test_an_interval_holds_every_value(name: str, low: int, wide: int, other: in
         assert found == (values[0], values[0])
 
 
+APART = {**{name: EQUATIONS[name] for name in (*BINARY, "add")}, "and": _equation("bitwise_and")}
+
+
+@given(st.sampled_from(sorted(APART)), *[st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(1, 6))] * 2)
+def test_numbers_a_step_apart_hold_every_value(name: str, left: Any, right: Any) -> None:
+    """Steps survive arithmetic only where every value keeps them."""
+    values = [[low + step * k for k in range(count + 1)] for low, count, step in (left, right)]
+    made = [flow_numbers.Stepped.of(low, low + step * count, step) for low, count, step in (left, right)]
+    found = flow_numbers.result(APART[name], made)
+    operation = {**NUMPY, "and": lambda a, b: a & b}[name]
+    for a in values[0]:
+        for b in values[1]:
+            if found is None or (name in ("div", "rem") and not b):
+                continue
+            value, apart = int(operation(a, b)), getattr(found, "step", 1)
+            assert found[0] <= value <= found[1] and (value - found[0]) % apart == 0
+
+
+def test_every_second_turn_has_one_remainder() -> None:
+    turns = flow_numbers.Stepped.of(5, 999, 2)
+    assert flow_numbers.result(EQUATIONS["rem"], [turns, (2, 2)]) == (1, 1)
+    assert flow_numbers.result(EQUATIONS["rem"], [turns, (4, 4)]) == (0, 3)
+    further = flow_numbers.result(EQUATIONS["mul"], [(5, 9), (8, 8)])
+    assert flow_numbers.result(EQUATIONS["rem"], [further, (8, 8)]) == (0, 0)
+
+
 def test_what_wraps_around_is_not_known() -> None:
     assert flow_numbers.result(EQUATIONS["mul"], [(1 << 20, 1 << 20), (1 << 20, 1 << 20)]) is None
 

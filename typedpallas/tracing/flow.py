@@ -17,6 +17,8 @@ from typedpallas.tracing.walk import KernelCall
 
 _MOST_STEPS = 256
 """Smaller grids are walked step by step."""
+_PHASED = 16
+"""A walk that unrolls fewer turns takes all steps between the first and the last as one."""
 _TRIES = ((True, 64, 12_000), (False, 16, 12_000), (False, 2, 20_000))
 """Whether each step is walked, turns of loops that are walked one by one, and equations to visit: from exact to
 coarse, until one is within its budget."""
@@ -66,10 +68,14 @@ def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int]) ->
     for exactly, unroll, budget in _TRIES:
         if exactly and steps > _MOST_STEPS:
             continue
-        cut = every if exactly else kinds
-        segments: list[Segments] = [cut(extent, begin) for extent, begin in zip(extents, first, strict=True)]
         run = Run(unroll=unroll, budget=budget)
-        grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run)
+        last = len(extents) - 1
+        phases = run.plans.period(kernel.jaxpr) if not exactly and unroll >= _PHASED and last not in hidden else 1
+        segments: list[Segments] = [
+            every(extent, begin) if exactly else kinds(extent, begin, phases if axis == last else 1)
+            for axis, (extent, begin) in enumerate(zip(extents, first, strict=True))
+        ]
+        grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, phases)
         try:
             grid.walk()
         except NotFollowed as stopped:

@@ -12,11 +12,15 @@ from typedpallas.tracing import flow_numbers as numbers
 from typedpallas.tracing import flow_stacks, jaxapi
 from typedpallas.tracing.flow_copies import leak
 from typedpallas.tracing.flow_memory import unknown
-from typedpallas.tracing.flow_numbers import Number, exact
+from typedpallas.tracing.flow_numbers import Number, Stepped, exact
 from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_run import Frame, NotFollowed, Run, handles, read
 from typedpallas.tracing.flow_state import Bound, Buffer, Count, State, widened
 
+_PHASED = 16
+"""A walk that unrolls fewer turns takes all those between the first and the last as one."""
+_EDGE = 4
+"""How many turns at either end of a long loop are walked by themselves, where those between come in phases."""
 _TRIES = 5
 """Walks of a loop's body until nothing changes any more; then everything that it may change is forgotten."""
 
@@ -72,7 +76,8 @@ def _scan(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
             stack.put(made, at)
         return results[:carried]
 
-    carry = _turns(run, length, carry, strides, turn)
+    every = run.plans.period(body) if run.unroll >= _PHASED else 1
+    carry = _turns(run, length, carry, strides, turn, every)
     return [*carry, *(stack.whole() for stack in stacks)]
 
 
@@ -100,28 +105,45 @@ def _strides(body: Any, consts: int, carried: int) -> list[int | None]:
     return found
 
 
-def _turns(run: Run, length: int, carry: list[Bound], strides: Sequence[int | None], turn: Turn) -> list[Bound]:
-    """A loop of known length: turn by turn where it is short, else the first, those between, the last."""
+def _turns(run: Run, length: int, carry: list[Bound], strides: Sequence[int | None], turn: Turn, every: int) -> Any:
+    """A loop of known length: turn by turn where it is short, else the first ones, those between, the last ones.
+
+    Those between are walked ``every`` at a time, each of them for all the turns that many apart.
+    """
     if length <= run.unroll:
         for number in range(length):
             carry = turn((number, number), carry)
         return carry
     start = carry
-    carry = turn((0, 0), start)
-    if length > 2:
-        middle = (1, length - 2)
-        settled = [_at(bound, stride, middle) for bound, stride in zip(start, strides, strict=True)]
-        carry = settle(run, _fixed(carry, settled), settled, lambda given: turn(middle, given))
-    last = [_at(bound, stride, (length - 1, length - 1)) for bound, stride in zip(start, strides, strict=True)]
-    return turn((length - 1, length - 1), _fixed(carry, last)) if length > 1 else carry
+    first, last = (1, 1) if every == 1 else (_EDGE, _EDGE)
+    first += (length - first - last) % every
+    for number in range(first):
+        carry = turn((number, number), carry)
+    between = [Stepped.of(first + k, length - last - every + k, every) for k in range(every)]
+    if length > first + last:
+        known = [[_at(bound, stride, number) for bound, stride in _pairs(start, strides)] for number in between]
+
+        def group(given: list[Bound]) -> list[Bound]:
+            for number, settled in zip(between, known, strict=True):
+                given = turn(number, _fixed(given, settled))
+            return given
+
+        carry = settle(run, _fixed(carry, known[0]), known[0], group)
+    for number in range(length - last, length):
+        at = [_at(bound, stride, (number, number)) for bound, stride in _pairs(start, strides)]
+        carry = turn((number, number), _fixed(carry, at))
+    return carry
 
 
-def _at(start: Bound, stride: int | None, turns: tuple[int, int]) -> Bound | None:
+def _pairs(start: Sequence[Bound], strides: Sequence[int | None]) -> list[tuple[Bound, int | None]]:
+    return list(zip(start, strides, strict=True))
+
+
+def _at(start: Bound, stride: int | None, turns: Number) -> Bound | None:
     """A number that grows by a constant, at some turns; none where it does not."""
-    if stride is None or start.number is None or cells.worst(start.cells):
+    if stride is None or turns is None or start.number is None or cells.worst(start.cells):
         return None
-    ends = [start.number[side] + stride * turn for side in (0, 1) for turn in turns]
-    return Bound((min(ends), max(ends)))
+    return Bound(numbers.linear(start.number, stride, turns))
 
 
 def _fixed(carry: Sequence[Bound], known: Sequence[Bound | None]) -> list[Bound]:

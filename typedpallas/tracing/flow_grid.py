@@ -8,10 +8,13 @@ from typing import Any
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_control, flow_copies, flow_padding, jaxapi
 from typedpallas.tracing.flow_claims import Garbage
-from typedpallas.tracing.flow_numbers import Number, exact
+from typedpallas.tracing.flow_numbers import Number, Stepped, exact
 from typedpallas.tracing.flow_run import Run
 from typedpallas.tracing.flow_state import PLAIN, Bound, Buffer, Ids
 from typedpallas.tracing.walk import KernelCall, Operand
+
+_EDGE = 4
+"""How many steps at either end of an axis are walked by themselves, where those between come in phases."""
 
 type Segments = Sequence[tuple[int, int]]
 """The steps along one axis, in order: single ones, and runs of steps taken as one."""
@@ -39,6 +42,8 @@ class Grid:
     fresh: bool
     """Whether each program starts anew, as on a GPU."""
     run: Run
+    phases: int = 1
+    """After how many steps along the last axis what the body does may come again."""
     windows: Sequence[Window] = ()
     partial: Sequence[tuple[Buffer, Operand]] = ()
     """Inputs with a block that reaches past the array's end."""
@@ -124,8 +129,14 @@ class Grid:
         self._axis(axis + 1, (*ids, number))
 
     def _between(self, axis: int, number: tuple[int, int], ids: Ids) -> None:
+        """A run of steps; on the last axis in phases, each for all the steps that many apart."""
+        every = self.phases if axis == len(self.extents) - 1 else 1
+
         def turn(carry: list[Bound]) -> list[Bound]:
-            self._tick(axis, number, ids, first=False)
+            for k in range(every):
+                steps = Stepped.of(number[0] + k, number[1] - every + 1 + k, every)
+                assert steps is not None
+                self._tick(axis, steps, ids, first=False)
             return carry
 
         flow_control.settle(self.run, [], [], turn)
@@ -244,8 +255,10 @@ def every(extent: int, first: int = 0) -> Segments:
     return [(i, i) for i in range(first, extent)]
 
 
-def kinds(extent: int, first: int = 0) -> Segments:
-    """The first step of an axis, those between, and the last."""
-    if extent - first <= 3:
+def kinds(extent: int, first: int = 0, phases: int = 1) -> Segments:
+    """The first step of an axis, those between, and the last; more at either end where those between have phases."""
+    edge = 1 if phases == 1 else _EDGE
+    if extent - first <= 2 * edge + phases:
         return every(extent, first)
-    return [(first, first), (first + 1, extent - 2), (extent - 1, extent - 1)]
+    begin = first + edge + (extent - first - 2 * edge) % phases
+    return [*every(begin, first), (begin, extent - edge - 1), *every(extent, extent - edge)]

@@ -1,9 +1,11 @@
 """Whole numbers inside a kernel, as intervals: program ids, loop counters, indices, conditions.
 
 A number is ``(low, high)``, both included, or none where nothing is known. Truth values are 0 and 1. Arithmetic
-follows `jax.lax`: division truncates, as do remainders.
+follows `jax.lax`: division truncates, as do remainders. Where it is known that the values lie a step apart, as those
+of every second turn of a loop do, the number is a `Stepped`; then its remainders are exact.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +14,46 @@ import numpy as np
 from typedpallas.tracing import jaxapi
 
 type Number = tuple[int, int] | None
+
+
+class Stepped(tuple[int, int]):
+    """The whole numbers ``low, low + step, ...`` that are at most ``high``."""
+
+    step: int
+
+    @staticmethod
+    def of(low: int, high: int, step: int) -> Number:
+        """Such numbers; a plain interval where that says as much."""
+        if low == high or step < 2:
+            return low, high
+        found = Stepped((low, high))
+        found.step = step
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and tuple.__eq__(self, other) and _step(self) == _step(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return tuple.__hash__(self)
+
+
+def linear(start: Number, stride: int, turns: Number) -> Number:
+    """``start + stride * turns``."""
+    if start is None or turns is None:
+        return None
+    ends = [start[side] + stride * turn for side in (0, 1) for turn in (turns[0], turns[1])]
+    apart = math.gcd(_step(start), abs(stride) * _step(turns))
+    return Stepped.of(min(ends), max(ends), apart)
+
+
+def _step(number: Any) -> int:
+    """By how much the values of a number lie apart: every distance is a multiple of it; 0 for one value."""
+    if number[0] == number[1]:
+        return 0
+    return number.step if isinstance(number, Stepped) else 1
 
 
 def exact(number: Number) -> int | None:
@@ -50,8 +92,36 @@ def result(eqn: Any, operands: Sequence[Number]) -> Number:
     function = _FUNCTIONS.get(name)
     if function is None or not operands or any(number is None for number in operands):
         return None
-    found = function(*operands)
+    found = _apart(name, operands) or function(*operands)
     return found if found is not None and _fits(found, eqn.outvars[0].aval.dtype) else None
+
+
+def _apart(name: str, operands: Sequence[Any]) -> Number:
+    """What an operation makes of numbers that lie a step apart; none where that step is of no use."""
+    if name not in ("add", "sub", "mul", "rem", "and", "div"):
+        return None
+    if all(_step(number) < 2 for number in operands) and name != "mul":
+        return None
+    left, right = operands
+    by = exact(right)
+    if name in ("add", "sub"):
+        low, high = _FUNCTIONS[name](left, right) or (0, 0)
+        return Stepped.of(low, high, math.gcd(_step(left), _step(right)))
+    if name == "mul":
+        factor = by if by is not None else exact(left)
+        low, high = _FUNCTIONS[name](left, right) or (0, 0)
+        return None if factor is None else Stepped.of(low, high, abs(factor) * max(_step(left), _step(right)))
+    if by is None or by < 1 or left[0] < 0:
+        return None
+    if name == "and":
+        return _exact(left[0] & by) if by & (by + 1) == 0 and _step(left) % (by + 1) == 0 else None
+    if _step(left) % by:
+        return None
+    return _exact(left[0] % by) if name == "rem" else Stepped.of(left[0] // by, left[1] // by, _step(left) // by)
+
+
+def _exact(value: int) -> Number:
+    return value, value
 
 
 def _fits(number: tuple[int, int], dtype: Any) -> bool:

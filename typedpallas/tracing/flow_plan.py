@@ -1,6 +1,7 @@
 """A jaxpr made ready to be walked many times: which equations matter, and what makes each variable."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +16,8 @@ CONTROL = frozenset(
         *("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"),
     )
 )
+_LONGEST = 8
+"""Longer periods are not followed."""
 _STATEFUL = frozenset({"get_barrier_semaphore"})
 
 
@@ -45,6 +48,7 @@ class Plans:
     def __init__(self) -> None:
         self._known: dict[int, Plan] = {}
         self._refs: dict[int, bool] = {}
+        self._periods: dict[int, int] = {}
 
     def of(self, jaxpr: Any) -> Plan:
         """The plan of a jaxpr, open or closed."""
@@ -76,3 +80,29 @@ class Plans:
         if key not in self._refs:
             self._refs[key] = any(self._kind(eqn)[1] for eqn in jaxpr.eqns)
         return self._refs[key]
+
+    def period(self, jaxpr: Any) -> int:
+        """After how many turns what a body does may come again: the common multiple of what it divides by.
+
+        1 where it takes no remainders, or only large ones.
+        """
+        opened = jaxapi.open_jaxpr(jaxpr)
+        if id(opened) not in self._periods:
+            found = math.lcm(*(by for by in _divisors(opened) if by <= _LONGEST))
+            self._periods[id(opened)] = found if found <= _LONGEST else 1
+        return self._periods[id(opened)]
+
+
+def _divisors(jaxpr: Any) -> Iterator[int]:
+    """The constants that remainders are taken by, in a jaxpr and in those inside it."""
+    for eqn in jaxpr.eqns:
+        inner = [jaxapi.open_jaxpr(part) for part in jaxapi.inner_jaxprs(eqn)]
+        names = {eqn.primitive.name, *(part.primitive.name for opened in inner for part in opened.eqns)}
+        for value in (atom.val for atom in eqn.invars if jaxapi.is_literal(atom)):
+            by = numbers.exact(numbers.literal(value))
+            if by is not None and by > 0 and "rem" in names:
+                yield by
+            if by is not None and by > 0 and "and" in names and by & (by + 1) == 0:
+                yield by + 1
+        for opened in inner:
+            yield from _divisors(opened)
