@@ -89,6 +89,8 @@ def through(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
 def _may_settle(eqn: Any, facts: Facts) -> bool:
     """Whether an operation may make something definite of garbage."""
     name = eqn.primitive.name
+    if name in ("max", "min") and facts.kind != "memory":
+        return _is_whole(eqn) and any(facts.span(atom) is not None for atom in eqn.invars)
     if name in _ONLY_FLOATS:
         return _is_whole(eqn)
     if facts.kind == "memory":
@@ -113,17 +115,22 @@ def _to_whole(eqn: Any) -> bool:
 
 
 def _product(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
-    """Garbage times zero is garbage only where garbage may be NaN, and a mask is meant to drop it."""
-    kept = cells.computed(*parts)
-    if facts.kind == "nan" and not _is_whole(eqn):
-        return kept
-    if facts.kind == "memory" or not _is_whole(eqn):
+    """A factor that may be zero may drop garbage.
+
+    Of NaN a zero makes NaN, but XLA makes a choice of a product with truth values, and nobody means another.
+    """
+    whole, kept = _is_whole(eqn), cells.computed(*parts)
+    if facts.kind == "memory":
         left, right = (is_mask(atom, facts.made) for atom in eqn.invars)
-        drops = _is_whole(eqn) or (cells.worst(parts[0]) and right) or left
-        return cells.doubtful(kept) if drops else kept
+        return cells.doubtful(kept) if whole or (cells.worst(parts[0]) and right) or left else kept
     found: Cells = _lesser(*parts)
     for part, other in ((parts[0], eqn.invars[1]), (parts[1], eqn.invars[0])):
-        found = cells.computed(found, _where_not(part, facts.span(other), zero=0, shape=eqn.outvars[0].aval.shape))
+        span = facts.span(other)
+        if span is not None:
+            beside = _beside(part, span, (0, cells.MEANT if whole else cells.MAYBE), eqn.outvars[0].aval.shape)
+        else:
+            beside = cells.doubtful(part) if whole or is_mask(other, facts.made) else part
+        found = cells.computed(found, beside)
     return found
 
 
@@ -134,16 +141,20 @@ def _lesser(left: Cells, right: Cells) -> Cells:
     return cells.slim(np.minimum(left, right).astype(np.uint8))
 
 
-def _where_not(part: Cells, other: Span, zero: int, shape: Sequence[int]) -> Cells:
-    """Garbage beside another operand that drops it where it is ``zero``, and keeps it where it is surely not."""
+def _beside(part: Cells, other: Span, drops: tuple[int, int], shape: Sequence[int]) -> Cells:
+    """Garbage beside another operand: what is left where that is the first of ``drops`` is the second.
+
+    Where the other operand surely is something else, garbage stays.
+    """
+    zero, rest = drops
     if not cells.worst(part):
         return cells.MEANT
     if other is None or (not cells.followed(shape) and other[0].size != 1):
         return cells.doubtful(part)
     low, high = other
-    drops, keeps = (low == zero) & (high == zero), (high < zero) | (low > zero)
+    gone, kept = (low == zero) & (high == zero), (high < zero) | (low > zero)
     codes = np.asarray(part, np.uint8)
-    found = np.where(drops, cells.MEANT, np.where(keeps, np.minimum(codes, cells.SPOILED), np.minimum(codes, 1)))
+    found = np.where(gone, np.minimum(codes, rest), np.where(kept, np.minimum(codes, cells.SPOILED), codes > 0))
     return cells.slim(np.broadcast_to(found, tuple(shape)).astype(np.uint8))
 
 
@@ -154,14 +165,14 @@ def _both(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
 
 def _either(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     """``or``: garbage goes where the other operand is true, or has every bit."""
-    whole = eqn.outvars[0].aval.dtype.kind != "b"
-    return _bitwise(eqn, parts, facts, drops=-1 if whole else 1)
+    return _bitwise(eqn, parts, facts, drops=1 if eqn.outvars[0].aval.dtype.kind == "b" else -1)
 
 
 def _bitwise(eqn: Any, parts: Sequence[Cells], facts: Facts, drops: int) -> Cells:
     found = _lesser(*parts)
     for part, other in ((parts[0], eqn.invars[1]), (parts[1], eqn.invars[0])):
-        found = cells.computed(found, _where_not(part, facts.span(other), drops, eqn.outvars[0].aval.shape))
+        beside = _beside(part, facts.span(other), (drops, cells.MEANT), eqn.outvars[0].aval.shape)
+        found = cells.computed(found, beside)
     return found
 
 

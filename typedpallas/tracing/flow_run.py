@@ -86,10 +86,12 @@ class Run:
     def given(self, plan: Plan, frame: Frame, atom: Any) -> Bound:
         """What an operand stands for in another jaxpr, which may ask for the elements of a mask."""
         bound = read(frame, atom)
-        dtype = getattr(atom.aval, "dtype", None)
-        if not self.padded or bound.known is not None or getattr(dtype, "kind", "") not in ("i", "u", "b"):
-            return bound
-        if jaxapi.is_ref(atom.aval) or atom.aval.shape == ():
+        if (
+            not self.padded
+            or bound.known is not None
+            or jaxapi.is_ref(atom.aval)
+            or not getattr(atom.aval, "shape", ())
+        ):
             return bound
         return replace(bound, known=Later(scope(plan, frame), atom))
 

@@ -6,6 +6,7 @@ from benchmarks.agreement.families.blocks import Blocks, GpuBlocks
 from benchmarks.agreement.families.capacity import Capacity
 from benchmarks.agreement.families.copies import Copies
 from benchmarks.agreement.families.matmuls import Matmul
+from benchmarks.agreement.families.padding import Padding
 from benchmarks.agreement.families.slices import Slices
 from benchmarks.agreement.families.slices_dma import SliceCopies
 from benchmarks.agreement.families.slices_forms import SliceForms
@@ -23,5 +24,6 @@ _ALL = (
     SliceCopies,
     Matmul,
     Copies,
+    Padding,
 )
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
