@@ -17,6 +17,15 @@ from typedpallas.events.barriers import (
 from typedpallas.events.contents import GarbageResult, PaddedValue
 from typedpallas.events.context import ArrayType, Backend, Context, RefFact, Shape
 from typedpallas.events.copies import Copied, CopyInUse, SemaphoreLeft, SemaphoreMisuse, SemaphoreStarved
+from typedpallas.events.gpu import (
+    BlockLaunch,
+    BufferLayout,
+    BulkCopy,
+    MatrixOperand,
+    MatrixProduct,
+    StoredInput,
+    WarpReduction,
+)
 from typedpallas.events.launches import (
     Argument,
     BuiltFor,
@@ -41,7 +50,10 @@ __all__ = [
     "Backend",
     "BarrierOverrun",
     "BarrierStarved",
+    "BlockLaunch",
+    "BufferLayout",
     "BuiltFor",
+    "BulkCopy",
     "CallSizes",
     "Capture",
     "Context",
@@ -57,6 +69,8 @@ __all__ = [
     "KernelReturns",
     "Known",
     "LaunchText",
+    "MatrixOperand",
+    "MatrixProduct",
     "MemoryItem",
     "MemoryUse",
     "NarrowedSum",
@@ -79,10 +93,12 @@ __all__ = [
     "SlicePart",
     "Step",
     "StoreUncommitted",
+    "StoredInput",
     "UnusedOperand",
     "Value",
     "Visits",
     "When",
+    "WarpReduction",
     "Window",
 ]
 
@@ -118,6 +134,12 @@ type Event = (
     | ShardedOperand
     | UnusedOperand
     | NarrowedSum
+    | BlockLaunch
+    | BufferLayout
+    | BulkCopy
+    | MatrixProduct
+    | StoredInput
+    | WarpReduction
     | PaddedValue
     | BarrierStarved
     | BarrierOverrun

@@ -9,7 +9,7 @@ from typing import Literal
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
-from typedpallas.tracing import ranges_refused, refused_calls, refused_semaphores, tracebacks
+from typedpallas.tracing import ranges_refused, refused_calls, refused_layouts, refused_semaphores, tracebacks
 from typedpallas.tracing.body import sizes
 
 
@@ -35,6 +35,9 @@ def understood(error: Exception) -> Refusal | None:
         return Refusal(shard, place, words)
     if not tracebacks.in_kernel(error):
         return None
+    layout = refused_layouts.event(error)
+    if layout is not None:
+        return Refusal(layout, place, words or f"{type(error).__name__}, without words")
     returned = refused_calls.returned(words)
     if returned is not None:
         return Refusal(returned, _named_place(words) or place, words)

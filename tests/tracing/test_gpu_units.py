@@ -1,0 +1,163 @@
+"""Products, copies and layouts of Mosaic GPU kernels: the rules against the compiler, shape by shape."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from gpu_asked import Copy, Product, flagged, refused
+from jax import lax
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+import typedpallas as tp
+
+f16, bf16, f32, i8, i32, f8 = jnp.float16, jnp.bfloat16, jnp.float32, jnp.int8, jnp.int32, jnp.float8_e4m3fn
+RULES = {"wgmma-shape", "swizzle-mismatch", "tma-box", "shared-memory-overflow", "tmem-overflow"}
+
+HOPPER = [
+    Product(),
+    Product(m=96),
+    Product(n=12),
+    Product(n=264),
+    Product(n=264, turned="b"),
+    Product(n=24),
+    Product(n=24, turned="b"),
+    Product(k=40),
+    Product(k=48),
+    Product(k=16, turned="a"),
+    Product(n=48, k=16, turned="a"),
+    Product(k=16, turned="ab"),
+    Product(dtype=bf16, sums=f16),
+    Product(dtype=f32),
+    Product(dtype=f32, turned="b"),
+    Product(k=12, dtype=f32, turned="b"),
+    Product(dtype=i8, sums=i32),
+    Product(dtype=i8, sums=i32, turned="b"),
+    Product(n=24, dtype=i8, sums=i32, turned="b"),
+    Product(n=40, dtype=i8, sums=i32, turned="b"),
+    Product(dtype=f8, sums=f16, turned="b"),
+    Product(dtype=jnp.int16, sums=i32, turned="b"),
+    Product(a=((8, 64), 128)),
+    Product(a=((8, 64), None)),
+    Product(a=(None, 128)),
+    Product(a=((16, 64), 128)),
+    Product(a=((8, 32), 128)),
+    Product(a=((8, 32), 64), b=((8, 64), 128)),
+    Product(n=48, a=((8, 64), 128)),
+    Product(n=48, a=((8, 64), 128), turned="b"),
+]
+BLACKWELL = [
+    Product(m=128),
+    Product(m=128, n=264, turned="b"),
+    Product(m=128, n=24, turned="b"),
+    Product(m=128, n=24),
+    Product(m=128, k=32),
+    Product(m=128, k=32, turned="b"),
+    Product(m=128, n=96, k=32),
+    Product(k=32),
+    Product(n=128, k=32),
+    Product(m=128, dtype=f32),
+    Product(m=128, dtype=i8, sums=i32),
+    Product(m=128, n=24, k=32, dtype=i8, sums=i32, turned="b"),
+    Product(m=128, dtype=bf16, sums=f16),
+    Product(m=128, a=((8, 32), 64), b=((8, 64), 128)),
+    Product(m=128, a=((8, 64), None)),
+]
+COPIES = [
+    Copy((256, 64)),
+    Copy((264, 64)),
+    Copy((64, 264)),
+    Copy((512,)),
+    Copy((512, 64), dtype=f16, layout=((8, 64), 128)),
+    Copy((4096, 16), dtype=f16, layout=((8, 16), 32)),
+    Copy((60, 64), dtype=f16, layout=((8, 64), 128)),
+    Copy((64, 6)),
+    Copy((64, 24), dtype=i8),
+    Copy((6,)),
+    Copy((102,), (64,)),
+    Copy((1, 102), (1, 64)),
+    Copy((64, 128), (64, 6)),
+    Copy((2, 2, 2, 2, 8, 16)),
+    Copy((1, 2, 2, 2, 8, 16)),
+    Copy((2, 2, 2, 2, 8, 16), (8, 16)),
+    Copy((2, 2, 2, 64, 64), dtype=f16, layout=((8, 64), 128)),
+    Copy((64, 64), dtype=jnp.int4),
+]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("product", HOPPER, ids=str)
+def test_a_product_on_hopper_is_refused_where_the_compiler_refuses_it(product: Product) -> None:
+    case = product.case()
+    assert bool(flagged(case, "h100") & RULES) == bool(refused(case, "h100"))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("product", BLACKWELL, ids=str)
+def test_a_product_on_blackwell_is_refused_where_the_compiler_refuses_it(product: Product) -> None:
+    case = product.case(blackwell=True)
+    assert bool(flagged(case, "b200") & RULES) == bool(refused(case, "b200"))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("copy", COPIES, ids=str)
+def test_a_copy_is_refused_where_the_compiler_refuses_it(copy: Copy) -> None:
+    case = copy.case()
+    assert bool(flagged(case, "h100") & RULES) == bool(refused(case, "h100"))
+
+
+def _launched(**mesh: Any) -> set[str]:
+    def kernel(o: Any) -> None:
+        o[...] = jnp.zeros((128,), f32)
+
+    run = plgpu.kernel(kernel, out_type=jax.ShapeDtypeStruct((128,), f32), **mesh)
+    found = tp.check(run, target="h200").diagnostics
+    return {item.rule for item in found if item.rule == "launch-limit"}
+
+
+@pytest.mark.parametrize(
+    ("mesh", "starts"),
+    [
+        ({"num_threads": 8, "thread_name": "t"}, True),
+        ({"num_threads": 9, "thread_name": "t"}, False),
+        ({"cluster": (2, 8), "cluster_names": ("x", "y")}, True),
+        ({"cluster": (32,), "cluster_names": ("x",)}, False),
+        ({"grid": (65535, 1), "grid_names": ("x", "y")}, True),
+        ({"grid": (65536, 1), "grid_names": ("x", "y")}, False),
+        ({"grid": (65536, 1, 1), "grid_names": ("x", "y", "z")}, False),
+        ({"grid": (70000,), "grid_names": ("x",)}, True),
+        ({"grid": (255, 257, 1, 1), "grid_names": ("x", "y", "z", "w")}, True),
+        ({"grid": (256, 256, 1, 1), "grid_names": ("x", "y", "z", "w")}, False),
+    ],
+    ids=str,
+)
+def test_what_an_h200_would_not_launch_is_refused(mesh: dict[str, Any], starts: bool) -> None:
+    """Each was launched on one, at the limit and past it."""
+    assert (_launched(**mesh) == set()) == starts
+
+
+def _summed(threads: int, guard: bool, signal: bool) -> set[str]:
+    def kernel(x: Any, o: Any, barrier: Any) -> None:
+        group = lax.axis_index("t")
+        if signal:
+            plgpu.barrier_arrive(barrier)
+            plgpu.barrier_wait(barrier)
+
+        def total() -> None:
+            o[group] = jnp.full((128,), jnp.sum(x[group]))
+
+        lax.cond(group == 0, total, lambda: None) if guard else total()
+
+    array = jax.ShapeDtypeStruct((threads, 32, 128), f32)
+    mesh = {"num_threads": threads, "thread_name": "t"}
+    barrier = plgpu.Barrier(num_arrivals=threads)
+    run = plgpu.kernel(kernel, out_type=jax.ShapeDtypeStruct((threads, 128), f32), scratch_types=[barrier], **mesh)
+    found = tp.check(run, array, target="h200").diagnostics
+    return {item.rule for item in found if item.rule == "reduction-race"}
+
+
+def test_warpgroups_that_reduce_at_once_race_and_one_alone_does_not() -> None:
+    assert _summed(4, guard=False, signal=False) == {"reduction-race"}
+    assert _summed(1, guard=False, signal=False) == set()
+    assert _summed(4, guard=True, signal=False) == set()
+    assert _summed(4, guard=False, signal=True) == set(), "they may take turns"
