@@ -1,6 +1,8 @@
 """What a kernel's own annotations say, found from the place that JAX keeps of its function."""
 
+import ast
 import functools
+import linecache
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -28,10 +30,26 @@ def directions(source: str | None) -> dict[str, Direction]:
 
 
 def parameters(source: str | None) -> tuple[str, ...]:
-    """The parameters' names of the annotated function at ``source``, keywords left out; none where unknown."""
+    """The positional parameters' names of the function at ``source``, as its file has them; none where unknown."""
     place = jaxapi.place_of_function(source)
-    kind = _at(place.file, place.line) if place.file else None
-    return tuple(p.name for p in kind.parameters) if kind is not None else ()
+    found = _functions(place.file).get(place.line) if place.file else None
+    return found or ()
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(file: str) -> dict[int, tuple[str, ...]]:
+    """The positional parameters of every function of a file, by its first line."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return {}
+    found: dict[int, tuple[str, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            decorators = getattr(node, "decorator_list", [])
+            line = min([node.lineno, *(d.lineno for d in decorators)])
+            found[line] = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
+    return found
 
 
 def _at(file: str, line: int) -> KernelType | None:

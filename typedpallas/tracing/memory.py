@@ -1,16 +1,19 @@
-"""What a kernel asks of on-chip memory, in bytes at least and at most."""
+"""What a kernel asks of on-chip memory, in bytes at least and at most, and of the units of a GPU around it."""
 
 from collections.abc import Iterator
 
 from typedpallas.chips import GpuTarget, TpuTarget
 from typedpallas.events import Context, MemoryUse
-from typedpallas.tracing import ledger_shared, ledger_smem, ledger_vmem
+from typedpallas.tracing import gpu_units, ledger_shared, ledger_smem, ledger_vmem
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
-    """One `MemoryUse` for each kind of on-chip memory of the target that the kernel is known to use."""
+    """One `MemoryUse` for each kind of on-chip memory of the target that the kernel is known to use.
+
+    For Mosaic GPU also what it asks of the matrix unit, the copy engine and the launch.
+    """
     uses: tuple[MemoryUse | None, ...] = ()
     if isinstance(context.target, TpuTarget) and kernel.backend == "mosaic_tpu":
         uses = ledger_vmem.use(kernel, context.target), ledger_smem.use(kernel, context.target)
@@ -19,3 +22,4 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     for use in uses:
         if use is not None and use.items:
             yield Located(use, kernel.place, kernel.name)
+    yield from gpu_units.events(kernel)

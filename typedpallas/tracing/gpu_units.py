@@ -1,0 +1,211 @@
+"""What a Mosaic GPU kernel asks of the matrix unit, of the copy engine and of its warps, in program order."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from typedpallas.events import BlockLaunch, BulkCopy, Event, MatrixOperand, MatrixProduct, WarpReduction
+from typedpallas.tracing import gpu_refs, jaxapi
+from typedpallas.tracing.body import outer_operands
+from typedpallas.tracing.gpu_refs import View
+from typedpallas.tracing.located import Located
+from typedpallas.tracing.walk import KernelCall
+
+_PRODUCTS: dict[str, Literal["wgmma", "tcgen05_mma"]] = {"wgmma_ref": "wgmma", "tcgen05_mma": "tcgen05_mma"}
+_COPIES = ("copy_gmem_to_smem", "copy_smem_to_gmem")
+_LAYOUTS = ("wgmma_ref", "tcgen05_mma", "mma", "layout_cast", "load", "async_load", "async_store", "inline_mgpu_p")
+"""Operations that may make the compiler tile a buffer for which the kernel asks for no tiling."""
+_REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min")
+_ORDERING = ("barrier_arrive", "semaphore_signal", "semaphore_wait")
+"""With these warpgroups can wait for each other."""
+
+
+def events(kernel: KernelCall) -> Iterator[Located]:
+    """The launch, then all products, copies and reductions; each branch and each loop body is walked once."""
+    if kernel.mesh is None or kernel.backend != "mosaic_gpu":
+        return
+    yield Located(_launch(kernel), kernel.place, kernel.name)
+    if not _whole_warpgroups(kernel):
+        return
+    walk = _Walk(kernel)
+    names = {var: op.name for var, op in zip(kernel.jaxpr.invars, kernel.operands, strict=False)}
+    roots = {var: var for var in kernel.jaxpr.invars}
+    yield from walk.events(kernel.jaxpr, _Scope(names, roots))
+
+
+def _launch(kernel: KernelCall) -> BlockLaunch:
+    mesh = kernel.mesh
+    return BlockLaunch(
+        kernel=kernel.name,
+        warpgroups=mesh.num_threads or 1,
+        cluster=tuple(mesh.cluster),
+        grid=tuple(mesh.grid),
+        names=tuple(str(name) if isinstance(name, str) else "" for name in mesh.grid_names),
+    )
+
+
+def _whole_warpgroups(kernel: KernelCall) -> bool:
+    """Whether the body is lowered for whole warpgroups (the default): the rules' facts were measured so."""
+    semantics = getattr(kernel.compiler_params, "lowering_semantics", None)
+    return semantics is None or semantics.name == "Warpgroup"
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What a jaxpr's refs are called, and the variables that made them."""
+
+    names: Mapping[Any, str]
+    roots: Mapping[Any, Any]
+    alone: bool = False
+    """Whether some warpgroups may not come here."""
+
+
+class _Walk:
+    """One walk through a kernel."""
+
+    def __init__(self, kernel: KernelCall) -> None:
+        self.kernel = kernel
+        self.multiplied: Counter[Any] = Counter()
+        """What makes the buffers that products read, and how often."""
+        every = {eqn.primitive.name for eqn in _equations(kernel.jaxpr)}
+        self.may_tile = not every.isdisjoint(_LAYOUTS)
+        self.ordered = not every.isdisjoint(_ORDERING)
+        self.thread_axis = kernel.mesh.thread_name if (kernel.mesh.num_threads or 1) > 1 else None
+        roots = {var: var for var in kernel.jaxpr.invars}
+        self._collect(kernel.jaxpr, _Scope({}, roots))
+
+    def _collect(self, jaxpr: Any, scope: _Scope) -> None:
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name in _PRODUCTS:
+                views = gpu_refs.operands(eqn)
+                self.multiplied.update(scope.roots.get(v.var) for name, v in views.items() if name in ("a", "b"))
+            for inner in jaxapi.inner_jaxprs(eqn):
+                self._collect(inner, self._entered(eqn, inner, scope))
+
+    def events(self, jaxpr: Any, scope: _Scope) -> Iterator[Located]:
+        """Everything in a jaxpr, inner ones included."""
+        threaded = self._of_threads(jaxpr)
+        for eqn in jaxpr.eqns:
+            event = self._event(eqn, scope)
+            if event is not None:
+                yield Located(event, jaxapi.place(eqn), self.kernel.name)
+            for inner in jaxapi.inner_jaxprs(eqn):
+                entered = self._entered(eqn, inner, scope)
+                if eqn.primitive.name == "cond" and self.thread_axis is not None:
+                    known = not jaxapi.is_literal(eqn.invars[0]) and eqn.invars[0] in threaded
+                    entered = _Scope(entered.names, entered.roots, scope.alone or known or not threaded)
+                yield from self.events(inner, entered)
+
+    def _of_threads(self, jaxpr: Any) -> set[Any]:
+        """The variables of a jaxpr that may differ between warpgroups; its inputs count."""
+        found = set(jaxpr.invars) | set(jaxpr.constvars)
+        for eqn in jaxpr.eqns:
+            own = eqn.primitive.name == "axis_index" and eqn.params.get("axis_name") == self.thread_axis
+            if own or any(not jaxapi.is_literal(atom) and atom in found for atom in eqn.invars):
+                found.update(eqn.outvars)
+        return found
+
+    def _event(self, eqn: Any, scope: _Scope) -> Event | None:
+        name = eqn.primitive.name
+        if name in _PRODUCTS:
+            return self._product(eqn, scope)
+        if name in _COPIES:
+            return self._copy(eqn, scope)
+        if name in _REDUCTIONS and self.thread_axis is not None and not scope.alone:
+            return self._reduction(eqn)
+        return None
+
+    def _reduction(self, eqn: Any) -> WarpReduction | None:
+        """A reduction of everything to one number, which always crosses warps."""
+        shape = jaxapi.shape_of(eqn.invars[0].aval) or ()
+        if not shape or len(eqn.params["axes"]) != len(shape):
+            return None
+        written = f"({', '.join(map(str, shape))})"
+        return WarpReduction(
+            what=eqn.primitive.name,
+            operand=f"{jaxapi.dtype_name(eqn.invars[0].aval)}{written}",
+            warpgroups=self.kernel.mesh.num_threads,
+            ordered=self.ordered,
+        )
+
+    def _product(self, eqn: Any, scope: _Scope) -> MatrixProduct:
+        views = gpu_refs.operands(eqn)
+        instruction = _PRODUCTS[eqn.primitive.name]
+        operands = {
+            name: self._operand(views.get(name), eqn.invars[position], scope)
+            for position, name in enumerate(("acc", "a", "b"))
+        }
+        scaled = bool(eqn.params.get("scaled") or eqn.params.get("sparse"))
+        collective = eqn.params.get("collective_axis") is not None
+        return MatrixProduct(instruction=instruction, collective=collective, plain=not scaled, **operands)
+
+    def _operand(self, view: View | None, atom: Any, scope: _Scope) -> MatrixOperand:
+        dtype = jaxapi.dtype_name(atom.aval)
+        if view is None:
+            shape = jaxapi.shape_of(atom.aval)
+            return MatrixOperand(name="a value", space=None, dtype=dtype, shape=shape)
+        return MatrixOperand(
+            name=scope.names.get(view.var, "the ref"),
+            space=jaxapi.space_of(view.aval, "mosaic_gpu"),
+            dtype=dtype,
+            shape=view.shape,
+            transposed=view.transposed,
+            tile=view.tile,
+            swizzle=view.swizzle,
+            part=_cut(view) or self.multiplied[scope.roots.get(view.var)] > 1,
+        )
+
+    def _copy(self, eqn: Any, scope: _Scope) -> BulkCopy | None:
+        views = gpu_refs.operands(eqn)
+        whole, shared = ("src", "dst") if eqn.primitive.name == "copy_gmem_to_smem" else ("dst", "src")
+        array, buffer = views[whole], views[shared]
+        own, bits = jaxapi.shape_of(array.aval), gpu_refs.item_bits(array.aval)
+        if array.shape is None or bits is None or own is None or jaxapi.dtype_name(array.aval) == "bool":
+            return None
+        if array.transposed or eqn.params.get("collective_axes"):
+            return None
+        return BulkCopy(
+            name=scope.names.get(array.var, "the array"),
+            shared=scope.names.get(buffer.var, "the buffer"),
+            array=own,
+            box=array.sizes or own,
+            squeezed=array.squeezed or (False,) * len(own),
+            bits=bits,
+            tile=buffer.tile,
+            tiling=self._tiling(buffer, scope),
+        )
+
+    def _tiling(self, buffer: View, scope: _Scope) -> Literal["given", "none", "inferred", "unknown"]:
+        if buffer.tile is not None or buffer.swizzle is not None:
+            return "given"
+        if buffer.shape is None:
+            return "unknown"
+        if scope.roots.get(buffer.var) in self.multiplied:
+            return "inferred"
+        return "unknown" if self.may_tile else "none"
+
+    def _entered(self, eqn: Any, inner: Any, scope: _Scope) -> _Scope:
+        scoped = eqn.primitive.name == "run_scoped"
+        inputs, outer = (inner.constvars, eqn.invars) if scoped else (inner.invars, outer_operands(eqn, inner))
+        names, roots = {}, {}
+        for var, operand in zip(inputs, outer, strict=False):
+            if operand is not None and not jaxapi.is_literal(operand) and operand in scope.roots:
+                names[var], roots[var] = scope.names.get(operand, "the ref"), scope.roots[operand]
+        if scoped:
+            for name, var in zip(gpu_refs.scoped_names(inner), inner.invars, strict=True):
+                names[var], roots[var] = name, var
+        return _Scope(names, roots, scope.alone)
+
+
+def _cut(view: View) -> bool:
+    """Whether a view is less than a buffer's last two dims."""
+    whole = view.indexed[-2:] if view.indexed else view.shape
+    return bool(view.sizes) and tuple(view.sizes[-2:]) != tuple(whole or ())
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jaxapi.inner_jaxprs(eqn):
+            yield from _equations(inner)
