@@ -32,7 +32,7 @@ from typedpallas.tracing import body, jaxapi
 from typedpallas.tracing.walk import kernels
 
 TABLE = _refused.path()
-TARGETS = ("tpu-v5e", "tpu-v4", "tpu-v5p", "tpu-v6e", "tpu-7x", "h100", "a100", "b200")
+TARGETS = ("tpu-v5e", "tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5p", "tpu-v6e", "tpu-7x", "h100", "a100", "b200")
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz")
 INTS = ("int32", "int16", "int8", "int4", "uint32", "uint16", "uint8", "uint4")
 FULL = {"tpu": "tpu-v5e", "gpu": "h100"}

@@ -27,7 +27,13 @@ OTHER_DTYPES = {
     "b200": ("float32", "float16"),
 }
 """Beside bfloat16, which every chip is asked for: the extremes of each machine."""
-EVERYWHERE = [(target, dtype) for target in tp.targets() for dtype in ("bfloat16", *OTHER_DTYPES.get(target, ()))]
+FLOATS_ALONE = ("tpu-v2", "tpu-v3")
+"""Chips whose matrix unit takes float32 alone."""
+EVERYWHERE = [
+    (target, dtype)
+    for target in tp.targets()
+    for dtype in (("float32",) if target in FLOATS_ALONE else ("bfloat16", *OTHER_DTYPES.get(target, ())))
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -62,8 +68,14 @@ def test_elementwise_and_matmul(target: str, dtype: str) -> None:
 @pytest.mark.parametrize(("target", "dtype"), EVERYWHERE)
 def test_attention(target: str, dtype: str) -> None:
     for head_dim, causal in ((64, False), (64, True), (128, False), (128, True)):
-        if dtype == "bfloat16" or (head_dim == 128) == causal:  # the other types: one of each
+        if dtype == "bfloat16" or (head_dim == 128) == causal or target in FLOATS_ALONE:  # the other types: one of each
             taken(functools.partial(flash_attention, causal=causal), *[heads(dtype, head_dim)] * 3, target=target)
+
+
+@pytest.mark.parametrize("target", FLOATS_ALONE)
+def test_products_of_narrow_floats_are_refused_with_the_reason(target: str) -> None:
+    with pytest.raises(tp.PlacementError, match="expected operands of `f32`, found `bf16`"):
+        tp.compile(matmul, square("bfloat16"), square("bfloat16"), target=target)
 
 
 @pytest.mark.parametrize("target", ["h100", "h200", "b200"])

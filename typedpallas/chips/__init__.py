@@ -38,6 +38,8 @@ class TpuTarget:
     vmem_most_bytes: int
     """The most that one kernel can get, whatever it asks for."""
     smem_bytes: int
+    chip_config: str = ""
+    """How libtpu is told to use the chip's cores, where it would otherwise take each for a device."""
     aliases: tuple[str, ...] = ()
 
 

@@ -53,7 +53,8 @@ _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 def devices(target: Target, partitions: int) -> list[Any]:
     """Compile-only devices of the target, at least `partitions`; needs its compiler's library."""
     if isinstance(target, TpuTarget):
-        found = topologies.get_topology_desc(platform="tpu", topology_name=target.topology).devices
+        how = {"chip_config_name": target.chip_config} if target.chip_config else {}
+        found = topologies.get_topology_desc(platform="tpu", topology_name=target.topology, **how).devices
     else:
         # Tells Mosaic GPU's compiler, through the environment, where its run-time library is.
         importlib.import_module("jax.experimental.mosaic.gpu")
