@@ -122,6 +122,7 @@ def _plain(x, o):
 
 TOO_FEW = _blocks(lambda i: (i,))  # results
 NO_PARAMETERS = _blocks(lambda: (0, 0))  # parameters
+FLOATS = _blocks(lambda i: (i / 2, 0))  # floats
 
 REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "dtype": (lambda: _launched(_stores_bf16), "dtype-mismatch"),
@@ -132,6 +133,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "carry": (lambda: _launched(_narrowing_loop), "dtype-mismatch"),
     "results": (lambda: _launched(_plain, **TOO_FEW), "index-map-rank"),
     "parameters": (lambda: _launched(_plain, **NO_PARAMETERS), "index-map-arity"),
+    "floats": (lambda: _launched(_plain, **FLOATS), "index-dtype"),
 }
 
 
@@ -148,6 +150,32 @@ def test_a_refusal_of_jax_becomes_the_rules_diagnostic(marker: str) -> None:
 def test_a_store_refused_by_jax_names_the_ref() -> None:
     (found,) = tp.check(_launched(_stores_bf16), X).diagnostics
     assert found.message == "cannot store to `o`: expected `f32`, found `bf16`"
+
+
+def _mma_of_two_types(
+    x: tp.In[tp.BLOCK, tp.f32, L[128], L[128]], o: tp.Out[tp.BLOCK, tp.f32, L[128], L[128]]
+) -> None:
+    o[...] = tp.dot(x, x[...].astype(jnp.bfloat16))
+
+
+def _mma_that_needs_a_transpose(
+    x: tp.In[tp.BLOCK, tp.f32, L[64], L[128]], o: tp.Out[tp.BLOCK, tp.f32, L[64], L[64]]
+) -> None:
+    o[...] = tp.dot(x, x)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "rule", "found"),
+    [
+        (_mma_of_two_types, 128, "dtype-mismatch", "`f32`, `bf16`"),
+        (_mma_that_needs_a_transpose, 64, "shape-mismatch", "`(64, 128)`, `(64, 128)`"),
+    ],
+)
+def test_a_refusal_of_a_portable_product_is_the_rules_too(kernel: Any, rows: int, rule: str, found: str) -> None:
+    launch = tp.launch(kernel, f"{rows} 128 -> {rows} {rows}", grid="")
+    (item,) = tp.check(launch, jax.ShapeDtypeStruct((rows, 128), jnp.float32), target="tpu-v5e").diagnostics
+    assert (item.rule, item.verdict, item.found) == (rule, "refuted", found)
+    assert any(note.startswith("typedpallas says: tp.dot: ") for note in item.notes)
 
 
 def _fails_in_python(x, o):

@@ -116,3 +116,50 @@ def test_the_rounded_sum_is_no_better_than_a_narrow_one() -> None:
 
     assert error(rounded=True) > 3e-4
     assert error(rounded=False) < 1e-6
+
+
+BYTES = jax.ShapeDtypeStruct((32, 128 * STEPS), jnp.int8), jax.ShapeDtypeStruct((128 * STEPS, 128), jnp.int8)
+
+
+def _bytes_summed(acc_type: Any, *, result: Any = f32, one_hot: bool = False, steps: int = STEPS) -> Any:
+    def kernel(x: Any, y: Any, o: Any, acc: Any) -> None:
+        @_first
+        def _() -> None:
+            acc[...] = jnp.zeros_like(acc)
+
+        left = (x[...] == 3).astype(jnp.int8) if one_hot else x[...]
+        acc[...] += jnp.dot(left, y[...], preferred_element_type=jnp.int32)
+
+        @pl.when(pl.program_id(0) == steps - 1)
+        def _() -> None:
+            o[...] = acc[...].astype(o.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((32, 128), result),
+        grid=(steps,),
+        in_specs=[pl.BlockSpec((32, 128), lambda k: (0, k)), pl.BlockSpec((128, 128), lambda k: (k, 0))],
+        out_specs=pl.BlockSpec((32, 128), lambda k: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((32, 128), acc_type)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "verdict"),
+    [
+        (_bytes_summed(jnp.int8), "refuted"),
+        (_bytes_summed(jnp.int16), "refuted"),
+        (_bytes_summed(jnp.int32), ""),
+        (_bytes_summed(f32), ""),
+        (_bytes_summed(jnp.int8, result=jnp.int8), "open"),
+        (_bytes_summed(jnp.int8, one_hot=True), "open"),
+        (_bytes_summed(jnp.int8, steps=1), ""),
+    ],
+    ids=["bytes", "16 bits", "32 bits", "float", "narrow result", "ones and zeros", "one step"],
+)
+def test_a_sum_of_integer_products_wants_32_bits(run: Any, verdict: str) -> None:
+    found = [
+        item for item in tp.check(run, *BYTES, target="tpu-v5e").diagnostics if item.rule == "narrow-accumulator"
+    ]
+    assert [item.verdict for item in found] == ([verdict] if verdict else [])
+    assert all("one product of 128 pairs reaches 2064512" in item.witness for item in found)

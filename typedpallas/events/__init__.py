@@ -37,7 +37,7 @@ from typedpallas.events.launches import (
     UnusedOperand,
 )
 from typedpallas.events.memory import MemoryItem, MemoryUse
-from typedpallas.events.operations import Applied, Capture, NarrowedSum, Operation, Placement, Value
+from typedpallas.events.operations import Applied, Capture, NarrowedSum, Operation, Placement, Value, WrappedSum
 from typedpallas.events.slices import Known, Scalar, Slice, SlicePart, Step
 from typedpallas.events.windows import Alias, GridAxis, IndexMap, Point, Shard, ShardedOperand, Visits, Window
 
@@ -97,9 +97,10 @@ __all__ = [
     "UnusedOperand",
     "Value",
     "Visits",
-    "When",
     "WarpReduction",
+    "When",
     "Window",
+    "WrappedSum",
 ]
 
 type Event = (
@@ -140,6 +141,7 @@ type Event = (
     | MatrixProduct
     | StoredInput
     | WarpReduction
+    | WrappedSum
     | PaddedValue
     | BarrierStarved
     | BarrierOverrun

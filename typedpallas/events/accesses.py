@@ -31,3 +31,5 @@ class Index:
     rank: int
     """The rank of the ref that it indexes."""
     dtypes: tuple[str, ...] = ()
+    of_block: bool = False
+    """Whether it is what an index map returns, and ``name`` an operand's."""

@@ -13,13 +13,15 @@ from typedpallas.spaces import MemorySpace
 
 @record(frozen=True, kw_only=True)
 class Operation:
-    """A function that JAX's abstract evaluation refused, in JAX's words."""
+    """A function that JAX's abstract evaluation refused, in JAX's words; or one of ``tp``'s, in its own."""
 
     function: str
     operands: tuple[str, ...]
     """The operands' types, as messages write them."""
     refusal: str
     kind: Literal["shape", "dtype"]
+    by: Literal["JAX", "typedpallas"] = "JAX"
+    """Whose words ``refusal`` has."""
 
 
 @record(frozen=True, kw_only=True)
@@ -62,6 +64,27 @@ class Capture:
     function: str
     kind: Literal["kernel", "index map"]
     types: tuple[str, ...]
+
+
+@record(frozen=True, kw_only=True)
+class WrappedSum:
+    """A sum of integer matrix products that is kept in a narrower type than they have, from step to step."""
+
+    wide: str
+    """The type of the products; JAX's name."""
+    narrow: str
+    buffer: str
+    """What the sum is kept in."""
+    terms: int
+    """How many products are added, at least two."""
+    depth: int
+    """How many pairs of elements each product adds up."""
+    operands: tuple[str, str]
+    """The products' element types; JAX's names."""
+    loaded: bool
+    """Whether both operands are what memory holds, and not made by the kernel."""
+    widened: bool
+    """Whether the kernel makes a wider value of the sum afterwards."""
 
 
 @record(frozen=True, kw_only=True)

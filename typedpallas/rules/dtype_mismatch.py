@@ -73,7 +73,7 @@ class DtypeMismatch(Rule):
             what=f"`{event.function}` cannot take these element types",
             expected="element types that fit",
             found=", ".join(f"`{operand}`" for operand in event.operands) or "others",
-            notes=(f"JAX says: {event.refusal}",),
+            notes=(f"{event.by} says: {event.refusal}",),
             help="convert one side with `.astype(...)`; a loop's carry must come back with the type it went in with",
         )
 

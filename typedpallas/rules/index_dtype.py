@@ -31,17 +31,19 @@ def _module(index: str) -> str:
 
 
 class IndexDtype(Rule):
-    """A ref is indexed with a number that is no integer.
+    """A ref is indexed with a number that is no integer, or an index map returns one.
 
-    `/` on integers, and arithmetic with a float, give a float; JAX's tracing lets it pass as an index.
+    `/` on integers, and arithmetic with a float, give a float; JAX's tracing lets it pass as an index of a ref, but
+    not as an index of a block.
 
-    Machines: TPU. Source: JAX's Mosaic TPU lowering fails its own verification ("arith.index_cast" on f32), and the
-    compiler refuses booleans; asked on v5e. Triton converts the number, so there the rule is silent.
+    Machines: TPU; all for index maps. Source: JAX's tracing of index maps; for refs, JAX's Mosaic TPU lowering fails
+    its own verification ("arith.index_cast" on f32), and the compiler refuses booleans; asked on v5e. Triton converts
+    the number, so there the rule is silent about refs.
     """
 
     slug = "index-dtype"
     judges = (Index,)
-    message = "the index of `{name}` is no integer: expected {expected}, found `{found}`"
+    message = "{what} of `{name}` is no integer: expected {expected}, found `{found}`"
     example = Example(
         bad=_module("i = row[0] / 2"),
         good=_module("i = row[0] // 2"),
@@ -51,16 +53,17 @@ class IndexDtype(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, Index)
-        if context.backend != "mosaic_tpu" and context.machine != "tpu":
+        if context.backend != "mosaic_tpu" and context.machine != "tpu" and not event.of_block:
             return
         wrong = next((name for name in event.dtypes if not _is_integer(name)), None)
         if wrong is None:
             return
         yield self.refuted(
+            what="the block index" if event.of_block else "the index",
             name=event.name,
             expected="`i32`",
             found=dtypes.short(wrong),
-            blame="index",
+            blame="map" if event.of_block else "index",
             help="use `//` where `/` made it a float, or `.astype(jnp.int32)`",
         )
 

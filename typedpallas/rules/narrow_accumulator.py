@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas import dtypes
-from typedpallas.events import Context, Event, NarrowedSum
+from typedpallas.events import Context, Event, NarrowedSum, WrappedSum
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -37,8 +37,13 @@ _BITS = {"bfloat16": 8, "float16": 11}
 """The bits of a significand, the leading one included."""
 
 
+_MOST = {"int4": 7, "int8": 127, "int16": 32767}
+"""The largest number of a type."""
+
+
 class NarrowAccumulator(Rule):
-    """Each part of a long sum is rounded to 16 bits, and only then added to a 32-bit accumulator.
+    """Each part of a long sum is rounded to 16 bits, and only then added to a 32-bit accumulator; or integer products
+    of 32 bits are added up in a buffer of 8 or 16, where the sum wraps around.
 
     The accumulator is wide, so the result looks as if it had 32 bits; but every step throws away what the matrix unit
     had computed, and the sum is no better than a 16-bit one. Only a part that comes from a 32-bit product or sum, is
@@ -46,13 +51,18 @@ class NarrowAccumulator(Rule):
     and so are accumulators that are narrow by themselves. Where the sum is not a result of the kernel as it is, it
     may be rounded later anyway: then the verdict is left open.
 
+    JAX refuses a float of another type at a store (`dtype-mismatch`), but converts an integer without a word. So
+    `acc[...] += jnp.dot(x, y, preferred_element_type=jnp.int32)` with an `int8` buffer cuts 24 bits off at each step.
+    That is reported where the products come straight from memory and the sum is made wider again for the result; else
+    it may be meant, and is left open.
+
     Machines: all. Source: the numbers. With 64 parts the relative error is about 1e-3 for such a sum, and 1e-7 for
     one whose parts stay wide (interpret mode, against 64-bit sums).
     """
 
     slug = "narrow-accumulator"
-    judges = (NarrowedSum,)
-    message = "each of {terms} parts of the sum in {target} is rounded first: expected {expected}, found {found}"
+    judges = (NarrowedSum, WrappedSum)
+    message = "{each} of the sum in {target} is {how}: expected {expected}, found {found}"
     example = Example(
         bad=_KERNEL.format(cast=".astype(jnp.bfloat16)"),
         good=_KERNEL.format(cast=""),
@@ -61,15 +71,36 @@ class NarrowAccumulator(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        if isinstance(event, WrappedSum):
+            yield self._wrapped(event)
+            return
         assert isinstance(event, NarrowedSum)
         wide, narrow = dtypes.short(event.wide), dtypes.short(event.narrow)
         bits = _BITS.get(event.narrow, 8)
         make = self.refuted if event.result else self.open
         yield make(
-            terms=event.terms,
+            each=f"each of {event.terms} parts",
+            how="rounded first",
             target=event.target,
             expected=f"`{wide}` until the sum is complete",
             found=f"`{narrow}` between the {'product' if event.product else 'partial sum'} and the addition",
             witness=f"a part of 1000 is off by up to {1000 / 2**bits:.2g}, at each step",
             help=f"drop `.astype(jnp.{event.narrow})` there; convert the finished sum",
+        )
+
+    def _wrapped(self, event: WrappedSum) -> Finding:
+        wide, narrow = dtypes.short(event.wide), dtypes.short(event.narrow)
+        most, total = _MOST[event.narrow], event.depth
+        for kind in event.operands:
+            total *= _MOST.get(kind, 1)
+        make = self.refuted if event.loaded and event.widened and total * event.terms > most else self.open
+        return make(
+            each="each product",
+            target=f"`{event.buffer}`",
+            how="cut off when it is added",
+            expected=f"`{wide}`, as the products are",
+            found=f"`{narrow}`",
+            witness=f"one product of {event.depth} pairs reaches {total}; `{narrow}` holds at most {most}",
+            notes=("JAX converts integers at a store without a word: the upper bits are lost",),
+            help=f"make `{event.buffer}` `jnp.{event.wide}`",
         )

@@ -57,7 +57,7 @@ class ShapeMismatch(Rule):
             what=f"`{event.function}` cannot take these shapes",
             expected="operands that fit",
             found=", ".join(f"`{operand}`" for operand in event.operands) or "shapes that do not",
-            notes=(f"JAX says: {event.refusal}",),
+            notes=(f"{event.by} says: {event.refusal}",),
             help=_operation_help(event),
         )
 
@@ -99,6 +99,8 @@ def _numbers(axis: int, want: Size, have: Size, witness: object) -> str:
 
 
 def _operation_help(event: Operation) -> str:
+    if event.by == "typedpallas":
+        return "say which operand is transposed, `transpose_x=True` or `transpose_y=True`, or load another part of it"
     if "contract" in event.refusal:
         return "the axes that are summed over differ: transpose an operand with `.T`, or sum over another axis"
     return (

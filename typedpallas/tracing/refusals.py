@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from typedpallas import dtypes
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
 from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
@@ -108,10 +109,32 @@ def _map_capture(found: re.Match[str], text: str) -> Event:
     return Capture(function=found["name"], kind="index map", types=types)
 
 
+def _block_index(found: re.Match[str], text: str) -> Event | None:
+    if not found["type"].startswith(("float", "bfloat", "bool", "complex")):
+        return None
+    return Index(name=found["name"], given=1, rank=1, dtypes=(found["type"],), of_block=True)
+
+
 def _alias(found: re.Match[str], text: str) -> Event:
     return Alias(
         input=int(found["i"]), output=int(found["o"]), input_type=found["given"], output_type=found["wanted"]
     )
+
+
+def _portable(kind: Literal["shape", "dtype"]) -> Callable[[re.Match[str], str], Event]:
+    """A product that ``tp.dot`` or ``tp.mma`` refuses."""
+
+    def build(found: re.Match[str], text: str) -> Event:
+        named = r"\([\d, ]*\)" if kind == "shape" else r"(?<=found )\w+|(?<=and )\w+"
+        return Operation(
+            function=found["function"],
+            operands=tuple(dtypes.short(name) for name in re.findall(named, found["rest"])),
+            refusal=found.string,
+            kind=kind,
+            by="typedpallas",
+        )
+
+    return build
 
 
 def _operation(kind: Literal["shape", "dtype"]) -> Callable[[re.Match[str], str], Event]:
@@ -154,6 +177,15 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Event | None
             r"value (?P<given>\S+) and to output\S* with a different abstract value (?P<wanted>\S+?)\.?$"
         ),
         _alias,
+    ),
+    (
+        re.compile(r" for (?P<name>\S+) must return integer scalars\. Output\[\d+\] has type ~?(?P<type>\w+)\["),
+        _block_index,
+    ),
+    (re.compile(r"(?P<function>tp\.\w+): (?P<rest>expected operands of one element type, .*)"), _portable("dtype")),
+    (
+        re.compile(r"(?P<function>tp\.\w+): (?P<rest>expected (?:inner dims|two matrices|an accumulator).*)"),
+        _portable("shape"),
     ),
     (re.compile(rf"(?P<function>\w+) got incompatible shapes for broadcasting: {_SHAPES}"), _operation("shape")),
     (

@@ -125,7 +125,7 @@ def _event(part: tuple[str, str], kept: Any, scope: _Scope) -> NarrowedSum | Non
         operand = scope.operands.get(kept)
         if operand is None:
             return None
-        where, steps = f"`{operand.name}`", _steps(operand, scope.kernel)
+        where, steps = f"`{operand.name}`", shared_steps(operand, scope.kernel)
         result = operand.role == "out"
         terms = None if terms is None or steps is None else terms * steps
     if terms is None or terms < 2:
@@ -136,7 +136,7 @@ def _event(part: tuple[str, str], kept: Any, scope: _Scope) -> NarrowedSum | Non
     )
 
 
-def _steps(operand: Operand, kernel: KernelCall) -> int | None:
+def shared_steps(operand: Operand, kernel: KernelCall) -> int | None:
     """How many grid steps share one block of an operand, at most; none if unknown."""
     extents = kernel.grid
     if any(extent is None for extent in extents):
