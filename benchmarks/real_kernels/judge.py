@@ -55,7 +55,7 @@ def judge(name: str, target: str, folder: str, compiling: bool) -> Record:
     call = CALLS[name]
     if not packages.is_there(call.package):
         return Record(name, target, "skipped")
-    with _described(target, call.mesh or 1):
+    with described(target, call.mesh or 1):
         begin = time.monotonic()
         try:
             record = _checked(call, target)
@@ -67,20 +67,22 @@ def judge(name: str, target: str, folder: str, compiling: bool) -> Record:
 
 
 @contextmanager
-def _described(target: str, count: int) -> Iterator[None]:
+def described(target: str, count: int = 1) -> Iterator[None]:
+    """Inside, JAX traces as for ``count`` devices of a chip, and whoever asks for devices is told of them."""
     chip = chips.get(target)
     with target_context(chip), devices.described(chip, count):
         yield
 
 
-def _built(call: Call, target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def built(call: Call, target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A call's function and arguments. Call it within `described`."""
     mesh = (described_mesh(chips.get(target), (call.mesh,), ("x",)),) if call.mesh else ()
     fn, args = call.build(*mesh)
     return fn, tuple(args)
 
 
 def _checked(call: Call, target: str) -> Record:
-    fn, args = _built(call, target)
+    fn, args = built(call, target)
     report = tp.check(fn, *args, target=target)
     refuted = [item for item in report.diagnostics if item.verdict == "refuted"]
     undecided = Counter(_question(item) for item in report.diagnostics if item.verdict == "open")
@@ -102,7 +104,7 @@ def _question(item: tp.Diagnostic) -> str:
 
 def _asked(call: Call, target: str) -> tuple[str, str]:
     try:
-        fn, args = _built(call, target)
+        fn, args = built(call, target)
         tp.compile(fn, *args, target=target, deadline=_DEADLINE)
     except tp.CompileError as error:
         return error.kind, error.reason
