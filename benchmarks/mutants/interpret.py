@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.mutants.subjects import Module, execute
 from typedpallas import chips
+from typedpallas.compilers.ambient import target_context
 from typedpallas.launching import checks
 
 _RACE = "RACE DETECTED"
@@ -42,11 +43,17 @@ def _modes(module: Module, source: str) -> dict[str, Callable[..., Any]]:
     if chips.get(module.targets[0]).machine == "tpu":
         from jax.experimental.pallas import tpu as pltpu
 
+        def on_chip(mode: Any) -> Callable[..., Any]:
+            """Pipelines inside a kernel ask for the chip that they are traced for."""
+
+            def call(*arrays: Any) -> Any:
+                with target_context(module.targets[0]):
+                    return module.run(*arrays, interpret=mode)
+
+            return call
+
         careful = pltpu.InterpretParams(detect_races=True, uninitialized_memory="nan", num_cores_or_threads=2)
-        return {
-            "hlo": lambda *arrays: module.run(*arrays, interpret=True),
-            "machine": lambda *arrays: module.run(*arrays, interpret=careful),
-        }
+        return {"hlo": on_chip(True), "machine": on_chip(careful)}
     if "plgpu.kernel" in source:
         from jax.experimental.pallas import mosaic_gpu as plgpu
 

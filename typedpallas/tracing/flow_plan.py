@@ -102,7 +102,7 @@ def _divisors(jaxpr: Any) -> Iterator[int]:
             by = numbers.exact(numbers.literal(value))
             if by is not None and by > 0 and "rem" in names:
                 yield by
-            if by is not None and by > 0 and "and" in names and by & (by + 1) == 0:
+            if by is not None and by > 0 and eqn.primitive.name == "and" and by & (by + 1) == 0:
                 yield by + 1
         for opened in inner:
             yield from _divisors(opened)
