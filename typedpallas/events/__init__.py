@@ -14,7 +14,7 @@ from typedpallas.events.barriers import (
     StoreUncommitted,
     When,
 )
-from typedpallas.events.contents import GarbageResult, PaddedValue
+from typedpallas.events.contents import GarbageResult, NeverStored, PaddedValue
 from typedpallas.events.context import ArrayType, Backend, Context, RefFact, Shape
 from typedpallas.events.copies import Copied, CopyInUse, SemaphoreLeft, SemaphoreMisuse, SemaphoreStarved
 from typedpallas.events.gpu import (
@@ -74,6 +74,7 @@ __all__ = [
     "MemoryItem",
     "MemoryUse",
     "NarrowedSum",
+    "NeverStored",
     "Operands",
     "Operation",
     "PaddedValue",
@@ -125,6 +126,7 @@ type Event = (
     | Slice
     | Scalar
     | GarbageResult
+    | NeverStored
     | SemaphoreLeft
     | SemaphoreStarved
     | CopyInUse

@@ -60,3 +60,15 @@ class PaddedValue:
     """Whether all of the result is garbage."""
     whole_result: bool | None = None
     """As in `IndexMap`."""
+
+
+@record(frozen=True, kw_only=True)
+class NeverStored:
+    """A buffer to which nothing in a whole kernel ever stores, seen without knowing its grid."""
+
+    name: str
+    kernel: str
+    read: bool
+    """Whether the kernel loads from it; else it is a result that the kernel does not touch."""
+    updated: bool = False
+    """Whether it is added to in place, which reads it first."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, Event, GarbageResult
+from typedpallas.events import Context, Event, GarbageResult, NeverStored
 from typedpallas.rules._steps import at_step, shown
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -58,7 +58,7 @@ class ReadBeforeWrite(Rule):
     """
 
     slug = "read-before-write"
-    judges = (GarbageResult,)
+    judges = (GarbageResult, NeverStored)
     message = "`{name}` is read before anything is stored to it: expected {expected}, found {found}"
     example = Example(
         bad=_KERNEL.format(before="", after="acc_ref[...] = jnp.zeros_like(acc_ref)  # for the next block"),
@@ -68,6 +68,9 @@ class ReadBeforeWrite(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        if isinstance(event, NeverStored):
+            yield from self._never_stored(event)
+            return
         assert isinstance(event, GarbageResult)
         if event.buffer is None or event.whole_result is False:
             return
@@ -85,6 +88,16 @@ class ReadBeforeWrite(Rule):
             notes=(_note(event, context),),
             help=_help(event, context),
         )
+
+    def _never_stored(self, event: NeverStored) -> Iterator[Finding]:
+        if event.read:
+            yield self.refuted(
+                name=event.name,
+                expected="a store first",
+                found="only updates, which read it first" if event.updated else "loads alone",
+                notes=(f"nothing in `{event.kernel}` stores to `{event.name}`: it has what memory held",),
+                help=f"set `{event.name}` before this line, at the first step of what it accumulates over",
+            )
 
 
 def _expected(event: GarbageResult) -> str:

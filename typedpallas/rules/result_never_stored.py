@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, Event, GarbageResult
+from typedpallas.events import Context, Event, GarbageResult, NeverStored
 from typedpallas.rules._steps import at_step, shown
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -42,7 +42,7 @@ class ResultNeverStored(Rule):
     """
 
     slug = "result-never-stored"
-    judges = (GarbageResult,)
+    judges = (GarbageResult, NeverStored)
     message = "part of `{name}` is never stored: expected {expected}, found {found}"
     example = Example(
         bad=_KERNEL.format(store="o_ref[0:8, :] = jnp.exp(x_ref[0:8, :])"),
@@ -52,6 +52,9 @@ class ResultNeverStored(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        if isinstance(event, NeverStored):
+            yield from self._untouched(event)
+            return
         assert isinstance(event, GarbageResult)
         if event.buffer is not None or event.whole_result is False:
             return
@@ -66,3 +69,12 @@ class ResultNeverStored(Rule):
             f"with what memory held in element {shown(event.result_element)}",
             help=f"store to all of `{event.output}`, at a grid step that is reached for each block",
         )
+
+    def _untouched(self, event: NeverStored) -> Iterator[Finding]:
+        if not event.read:
+            yield self.refuted(
+                name=event.name,
+                expected="a store to every element of each block",
+                found=f"none in all of `{event.kernel}`",
+                help=f"store to `{event.name}`, or leave it out of the kernel and the launch",
+            )

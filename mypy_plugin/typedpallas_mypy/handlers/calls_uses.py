@@ -82,6 +82,8 @@ class Uses:
     """Variables whose object may be changed in place or is known by another name."""
     called: dict[n.Expression, n.CallExpr] = field(default_factory=dict)
     """An expression to the call that calls its value."""
+    functions: set[n.FuncDef] = field(default_factory=set)
+    """Every function that is defined in the file."""
 
 
 _KEPT: Final = 4
@@ -101,6 +103,11 @@ def uses(tree: n.MypyFile) -> Uses:
     return found
 
 
+def parts(node: Any) -> tuple[Any, ...]:
+    """The nodes right below one, and lists of them."""
+    return tuple(getattr(node, part) for part in _PARTS.get(type(node), ()))
+
+
 def _read(found: Uses, node: Any) -> None:
     """Read one node and everything below it."""
     if isinstance(node, list | tuple):
@@ -110,8 +117,8 @@ def _read(found: Uses, node: Any) -> None:
     noted = _NOTES.get(type(node))
     if noted is not None:
         noted(found, node)
-    for part in _PARTS.get(type(node), ()):
-        _read(found, getattr(node, part))
+    for part in parts(node):
+        _read(found, part)
 
 
 def _bind(found: Uses, target: Any, value: n.Expression | None) -> None:
@@ -196,6 +203,10 @@ def _note_call(found: Uses, node: n.CallExpr) -> None:
             _change(found, argument)
 
 
+def _note_function(found: Uses, node: n.FuncDef) -> None:
+    found.functions.add(node)
+
+
 def _note_update(found: Uses, node: n.OperatorAssignmentStmt) -> None:
     _bind(found, node.lvalue, None)
 
@@ -210,6 +221,7 @@ _NOTES: Final[dict[type, Callable[[Uses, Any], None]]] = {
     n.GeneratorExpr: _note_comprehension,
     n.DictionaryComprehension: _note_comprehension,
     n.AssignmentExpr: _note_walrus,
+    n.FuncDef: _note_function,
     n.Argument: _note_argument,
     n.MemberExpr: _note_member,
     n.CallExpr: _note_call,

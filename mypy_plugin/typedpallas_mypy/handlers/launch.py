@@ -15,7 +15,7 @@ from typedpallas.dims import Size
 from typedpallas.events import CallSizes, IndexMap, LaunchText
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.handlers import calls_kernel, calls_match, calls_told, specs
+from typedpallas_mypy.handlers import bodies, calls_kernel, calls_match, calls_told, specs
 from typedpallas_mypy.handlers.calls_match import Match, Slot
 from typedpallas_mypy.handlers.calls_source import Source, arguments
 from typedpallas_mypy.handlers.calls_text import Written, string, strings, written
@@ -36,6 +36,9 @@ def _launch(context: FunctionContext) -> Type:
         return context.default_return_type
     if _judged(context.api, source, function, text, grid, given):
         return context.default_return_type
+    kernel = calls_kernel.kernel_of(function)
+    if kernel is not None:
+        bodies.judge(source, kernel, given["kernel"], aliased=False)
     return _typed(context, function, text.text, grid, calls_told.settled(source, text, given))
 
 

@@ -15,7 +15,7 @@ from typedpallas.events import Argument, IndexMap, Operands, RefFact, Shape, Win
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import report, version
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.handlers import calls_kernel, calls_site, specs
+from typedpallas_mypy.handlers import bodies, calls_kernel, calls_site, specs
 from typedpallas_mypy.handlers.calls_bind import Binder, Given
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel, Parameter
 from typedpallas_mypy.handlers.calls_site import Part, Site
@@ -30,12 +30,16 @@ def _hook(context: FunctionContext) -> Type:
         source = Source(context.api, Types(context.api))
         given = calls_site.given(context)
         site = calls_site.site(source, given, context.context) if given is not None else None
-        if site is not None:
-            _judge(context.api, source, site, context.arg_types[0][0] if context.arg_types[0] else None)
+        if site is not None and given is not None:
+            kernel = _judge(context.api, source, site, context.arg_types[0][0] if context.arg_types[0] else None)
+            expression = given.get("kernel", site.node)
+            if kernel is not None:
+                bodies.judge(source, kernel, expression, aliased="input_output_aliases" in given)
     return context.default_return_type
 
 
-def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
+def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> Kernel | None:
+    """Judge the call; the kernel, where the two fit each other as far as is known."""
     function = calls_kernel.function_of(kind) if kind is not None else None
     kernel = calls_kernel.kernel_of(function) if function is not None else None
     parts = site.parts()
@@ -47,12 +51,13 @@ def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> None:
     if kernel is not None and kernel.annotated and parts is None:
         report.unknown(api, site.node, f"the specs of this call of `{kernel.name}` are not there to read")
     if kernel is None or parts is None or not kernel.annotated or not _judge_count(api, site, kernel):
-        return
+        return None
     pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))
     _judge_blocks(api, source, kernel, pairs)
     for parameter, part in pairs:
         if parameter.ref.direction is not None:
             _judge_part(api, source, site, kernel, parameter, part)
+    return kernel
 
 
 def _refs_of(kernel: Kernel | None, parts: tuple[Part, ...] | None) -> dict[int, RefFact]:

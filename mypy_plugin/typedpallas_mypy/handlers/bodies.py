@@ -1,0 +1,39 @@
+"""A kernel's body where a launch of it stands in the same file: what every path through it does, or fails to do.
+
+A function with the same annotations that is no kernel, a helper, may leave stores and waits to its caller. So a body
+is looked at only from a launch.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from mypy import nodes as n
+
+from typedpallas_mypy import report
+from typedpallas_mypy.handlers import body_copies, body_stores
+from typedpallas_mypy.handlers.body_tree import Body
+from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel
+from typedpallas_mypy.handlers.calls_source import Source
+
+
+def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: bool) -> None:
+    """Judge the body of the kernel that a launch names; ``aliased``: it gives outputs the memory of inputs."""
+    function = _function(source, expression)
+    if function is None or function not in source.uses.functions:
+        return
+    body = Body(function)
+    if body.is_stub:
+        return
+    refs = tuple(parameter.ref for parameter in kernel.parameters)
+    for event, place in chain(body_stores.events(body, refs, aliased), body_copies.events(body, refs)):
+        report.judge(source.api, event, NO_FACTS, {"": place})
+
+
+def _function(source: Source, expression: n.Context) -> n.FuncDef | None:
+    """The definition that a kernel expression names; none for partials and what is made elsewhere."""
+    if isinstance(expression, n.Decorator):
+        return expression.func
+    found = source.definition(expression) if isinstance(expression, n.Expression) else None
+    node = found.node if isinstance(found, n.RefExpr) else None
+    return node if isinstance(node, n.FuncDef) else None
