@@ -1,9 +1,13 @@
 """The blocks of traced kernels: what the trace sees of them, and the words that the rules find."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
 from typedpallas import rules
@@ -119,3 +123,48 @@ def test_a_masked_store_is_no_overrun() -> None:
 
     x = jax.ShapeDtypeStruct((100,), jnp.float32)
     assert "ragged-block" not in {rule for rule, _ in _said(tp.check(run, x, target="h100"))}
+
+
+def _windowed(
+    spec: pl.BlockSpec, grid: tuple[int, ...]
+) -> tuple[Callable[[jax.Array], jax.Array], jax.ShapeDtypeStruct]:
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = x_ref[0:8] * 2.0
+
+    x = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    whole = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=whole), x
+
+
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        (pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(1)), False),
+        (pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(2)), False),
+        (pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(4)), True),
+        (pl.BlockSpec((64, 128), lambda i: (0, 0), pipeline_mode=pl.Buffered(4)), False),
+        (pl.BlockSpec((pl.Element(8), pl.Element(128)), lambda i: (i * 8, 0)), False),
+        (pl.BlockSpec((pl.Element(8), 128), lambda i: (i * 8, 0)), True),
+        (pl.BlockSpec((pl.BoundedSlice(8), 128), lambda i: (pl.ds(i * 8, 8), 0)), True),
+    ],
+)
+def test_what_only_a_pipeline_inside_of_the_kernel_can_bring(spec: pl.BlockSpec, refused: bool) -> None:
+    run, x = _windowed(spec, (8,))
+    said = _said(tp.check(run, x, target="tpu-v5e"))
+    assert (("unsupported-window", "refuted") in said) == refused, said
+
+
+def test_a_pipeline_inside_of_the_kernel_takes_many_buffers() -> None:
+    many = pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+    plain = pl.BlockSpec((8, 128), lambda i: (i, 0))
+
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        def step(block: Any, out: Any) -> None:
+            out[...] = block[...] * 2.0
+
+        pltpu.emit_pipeline(step, grid=(8,), in_specs=[many], out_specs=[plain])(x_ref, o_ref)
+
+    x = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    somewhere = pl.BlockSpec(memory_space=pl.ANY)
+    run = pl.pallas_call(kernel, out_shape=x, in_specs=[somewhere], out_specs=somewhere)
+    assert tp.check(run, x, target="tpu-v5e").ok

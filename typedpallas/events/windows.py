@@ -27,6 +27,10 @@ class Window:
     """The dim that gives each block size, for messages."""
     stored_whole: bool | None = None
     """Outputs: whether the kernel surely stores the whole block without a mask; none where that was not looked at."""
+    kinds: tuple[Literal["plain", "element", "bounded", "squeezed"], ...] = ()
+    """How the map addresses each axis: by block, by element, or by a slice that it returns; empty if not known."""
+    buffers: int | None = None
+    """How many buffers the launch asks for, where it asks and the block is not the whole array all along."""
 
 
 type Point = tuple[int, ...]

@@ -6,8 +6,8 @@ needs a library that CPU-only machines may lack).
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -321,9 +321,28 @@ def shape_of(aval: Any) -> tuple[int | None, ...] | None:
     return None if shape is None else tuple(d if isinstance(d, int) else None for d in shape)
 
 
+_BLOCK_KINDS: Mapping[str, Literal["plain", "element", "bounded", "squeezed"]] = {
+    "Blocked": "plain",
+    "Element": "element",
+    "BoundedSlice": "bounded",
+    "Squeezed": "squeezed",
+}
+
+
 def block_dims(mapping: Any) -> tuple[int | str | None, ...]:
     """The block of a `BlockMapping`: elements, ``"squeezed"``, or none for kinds that are no plain block."""
     return tuple(block_dim(dim) for dim in mapping.block_shape)
+
+
+def block_kinds(mapping: Any) -> tuple[Literal["plain", "element", "bounded", "squeezed"], ...]:
+    """How the map of a `BlockMapping` addresses each axis; empty if one of them is of a kind unknown here."""
+    kinds = [_BLOCK_KINDS.get(type(dim).__name__) for dim in mapping.block_shape]
+    return tuple(kind for kind in kinds if kind is not None) if None not in kinds else ()
+
+
+def buffers_asked(mapping: Any) -> int | None:
+    """The buffers that a ``pipeline_mode`` asks for; none without one, or where Pallas copies the array only once."""
+    return None if mapping.has_trivial_window() else getattr(mapping.pipeline_mode, "buffer_count", None)
 
 
 def block_dim(dim: Any) -> int | str | None:

@@ -31,6 +31,8 @@ def _window(kernel: KernelCall, operand: Operand) -> Window:
         array=tuple(Size.of(extent) if isinstance(extent, int) else None for extent in operand.array),
         ragged=None,
         stored_whole=_is_stored_whole(kernel, operand) if operand.role == "out" else None,
+        kinds=jaxapi.block_kinds(operand.mapping) if operand.mapping is not None else (),
+        buffers=jaxapi.buffers_asked(operand.mapping) if operand.mapping is not None else None,
     )
 
 
