@@ -52,7 +52,7 @@ class MatrixProduct:
 
 @record(frozen=True, kw_only=True)
 class BulkCopy:
-    """A copy between global and shared memory by the copy engine (TMA)."""
+    """An asynchronous copy between global and shared memory."""
 
     name: str
     """The array in global memory."""
@@ -70,6 +70,12 @@ class BulkCopy:
     """The tiling of the buffer, of its last dims; none where it has none or where that is up to the compiler."""
     tiling: Literal["given", "none", "inferred", "unknown"] = "given"
     """Whether the kernel gives it, there is none, a product asks for one, or the compiler may choose one."""
+    outward: bool = False
+    """Whether it goes to global memory."""
+    barrier: bool = True
+    """Whether it arrives at a barrier; copies to global memory never do."""
+    promised: bool = False
+    """Whether the kernel promises that the copy stays within the array."""
 
 
 @record(frozen=True, kw_only=True)
@@ -100,13 +106,11 @@ class WarpReduction:
 
 @record(frozen=True, kw_only=True)
 class StoredInput:
-    """A store to an array that is an input of a GPU kernel and no output."""
+    """A store to an array that is an input of a GPU kernel and no output, and an argument of the whole function."""
 
     name: str
-    seen_by: Literal["the caller", "others"]
-    """Whether it is an argument of the whole function, or a value that other operations read too."""
-    reader: str = ""
-    """One of those operations."""
+    argument: str
+    """What the function calls it; empty where unknown."""
 
 
 @record(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ def check_launch(jaxpr: Any, target: Target | None) -> tuple[Diagnostic, ...]:
 
     What surrounds a launch, and what becomes of its results, is not known here.
     """
-    calls = tuple(replace(kernel, path=()) for kernel in kernels(jaxpr, _usual_backend(target)))
+    calls = tuple(replace(kernel, path=(), around=()) for kernel in kernels(jaxpr, _usual_backend(target)))
     return tuple(_judged(calls, kernels(jaxpr), target))
 
 

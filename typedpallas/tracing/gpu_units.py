@@ -161,19 +161,26 @@ class _Walk:
         whole, shared = ("src", "dst") if eqn.primitive.name == "copy_gmem_to_smem" else ("dst", "src")
         array, buffer = views[whole], views[shared]
         own, bits = jaxapi.shape_of(array.aval), gpu_refs.item_bits(array.aval)
-        if array.shape is None or bits is None or own is None or jaxapi.dtype_name(array.aval) == "bool":
+        if bits is None or own is None:
             return None
-        if array.transposed or eqn.params.get("collective_axes"):
-            return None
+        understood = array.shape is not None and not array.transposed and jaxapi.dtype_name(array.aval) != "bool"
+        if not understood or eqn.params.get("collective_axes"):
+            own = _unknown(own)
+            array_sizes, squeezed = own, (False,) * len(own)
+        else:
+            array_sizes, squeezed = array.sizes or own, array.squeezed or (False,) * len(own)
         return BulkCopy(
             name=scope.names.get(array.var, "the array"),
             shared=scope.names.get(buffer.var, "the buffer"),
             array=own,
-            box=array.sizes or own,
-            squeezed=array.squeezed or (False,) * len(own),
+            box=array_sizes,
+            squeezed=squeezed,
             bits=bits,
             tile=buffer.tile,
             tiling=self._tiling(buffer, scope),
+            outward=shared == "src",
+            barrier=bool(eqn.params.get("has_barrier")),
+            promised=getattr(eqn.params.get("oob_mode"), "name", "") == "PROMISE_IN_BOUNDS",
         )
 
     def _tiling(self, buffer: View, scope: _Scope) -> Literal["given", "none", "inferred", "unknown"]:
@@ -196,6 +203,10 @@ class _Walk:
             for name, var in zip(gpu_refs.scoped_names(inner), inner.invars, strict=True):
                 names[var], roots[var] = name, var
         return _Scope(names, roots, scope.alone)
+
+
+def _unknown(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    return (None,) * len(shape)
 
 
 def _cut(view: View) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.chips import GpuTarget, TpuTarget
 from typedpallas.events import Context, MemoryUse
-from typedpallas.tracing import gpu_units, ledger_shared, ledger_smem, ledger_vmem
+from typedpallas.tracing import gpu_inputs, gpu_units, ledger_shared, ledger_smem, ledger_vmem
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 
@@ -12,7 +12,8 @@ from typedpallas.tracing.walk import KernelCall
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """One `MemoryUse` for each kind of on-chip memory of the target that the kernel is known to use.
 
-    For Mosaic GPU also what it asks of the matrix unit, the copy engine and the launch.
+    For Mosaic GPU also what it asks of the matrix unit, the copy engine and the launch; on every GPU,
+    stores to the caller's arrays.
     """
     uses: tuple[MemoryUse | None, ...] = ()
     if isinstance(context.target, TpuTarget) and kernel.backend == "mosaic_tpu":
@@ -23,3 +24,5 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         if use is not None and use.items:
             yield Located(use, kernel.place, kernel.name)
     yield from gpu_units.events(kernel)
+    if context.machine == "gpu":
+        yield from gpu_inputs.events(kernel)

@@ -67,7 +67,9 @@ class KernelCall:
     """Whether it asks for interpret mode by itself."""
     path: tuple[tuple[Any, Any], ...] = ()
     """The jaxprs around it, outermost first, each with the equation that leads on; the last is the kernel's own.
-    Empty where its surroundings are not known."""
+    Empty where its surroundings are not known, and for programs of a mesh."""
+    around: tuple[tuple[Any, Any], ...] = ()
+    """The same for a program of a mesh."""
     known: Mapping[Any, Any] = field(default_factory=dict, compare=False)
     """Variables on the path that stand for arrays whose contents are known: constants, arguments that were given."""
     assumed: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
@@ -105,9 +107,11 @@ def kernels(
         if kind == "pallas_call":
             yield replace(_pallas_call(eqn, backend), path=path, known=known)
         elif kind == "mpmd_map":
-            yield from _programs(eqn, eqn.params["jaxprs"], eqn.params["meshes"], backend)
+            found = _programs(eqn, eqn.params["jaxprs"], eqn.params["meshes"], backend)
+            yield from (replace(kernel, around=path) for kernel in found)
         elif kind == "core_map":
-            yield from _programs(eqn, (eqn.params["jaxpr"],), (eqn.params["mesh"],), backend)
+            found = _programs(eqn, (eqn.params["jaxpr"],), (eqn.params["mesh"],), backend)
+            yield from (replace(kernel, around=path) for kernel in found)
         else:
             inside = {**known, **jaxapi.constants_inside(eqn)}
             for inner in jaxapi.inner_jaxprs(eqn):
