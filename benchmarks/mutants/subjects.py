@@ -22,7 +22,7 @@ FOLDER = Path(__file__).with_name("originals")
 
 GROUPS = (
     *("placement", "direction", "types", "tile", "launch", "divisibility", "index map", "coverage", "race"),
-    *("revisit", "capacity", "initialisation", "copies", "slices", "target"),
+    *("revisit", "capacity", "initialisation", "copies", "barriers", "slices", "target"),
 )
 
 

@@ -74,6 +74,8 @@ class StoreUncommitted:
 
     buffer: str
     reader: Literal["copy from", "product"]
+    handed_on: bool
+    """Whether another warpgroup stored it, so that a barrier lies between the two."""
     stored: When
     when: When
 

@@ -46,7 +46,8 @@ class CopyNotWaited(Rule):
     ("semaphore has a nonzero value upon exit") or lets a copy write to memory that is somebody else's by then.
 
     On GPUs a copy out of shared memory must have been waited for with ``wait_smem_to_gmem`` when the kernel ends, for
-    the memory may be another block's then, and somebody must wait at the barrier of a copy into it.
+    the memory may be another block's then, and somebody must wait at the barrier of a copy into it. An H200 waits by
+    itself (10 runs of 40,000 blocks, no wrong element), which nobody promises: that stays open.
 
     Machines: TPU; GPU (Mosaic GPU). Source: vllm-project/tpu-inference#412; JAX's TPU interpret mode reports
     semaphores with a count when a kernel ends, its GPU interpret mode copies that still run.
@@ -82,7 +83,7 @@ class CopyNotWaited(Rule):
 
     def _on_gpu(self, event: CopyLeft) -> Finding:
         wait = "`plgpu.wait_smem_to_gmem(0)`" if event.barrier is None else f"a wait for `{event.barrier}`"
-        return self.refuted(
+        return self.open(
             target=event.buffer if event.direction == "copy to" else f"global memory, from `{event.buffer}`",
             expected=f"{wait} after it",
             found="no wait at all",

@@ -12,10 +12,12 @@ class StoreNotCommitted(Rule):
     """A copy or a product reads shared memory that was stored to and not committed.
 
     Copies and products read shared memory by another path than loads and stores. What a warpgroup stores is certainly
-    there for them only after ``plgpu.commit_smem()``.
+    there for them only after ``plgpu.commit_smem()``. Where another warpgroup stored it and handed it on through a
+    barrier, no wrong result was ever seen, and the question stays open.
 
     Machines: GPU (Mosaic GPU). Source: PTX's ``fence.proxy.async``; JAX's GPU interpret mode reports the race. The
-    compiler takes it.
+    compiler takes it. On an H200 a kernel that stores 8 rows and copies them out uncommitted got 43,000 to 66,000 of
+    41 million elements wrong in each of 5 runs, and none committed; with a barrier of its own between, 32 in 4 runs.
     """
 
     slug = "store-not-committed"
@@ -27,7 +29,8 @@ class StoreNotCommitted(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, StoreUncommitted)
-        yield self.refuted(
+        say = self.open if event.handed_on else self.refuted
+        yield say(
             reader="a copy" if event.reader == "copy from" else "a product",
             buffer=event.buffer,
             expected="`plgpu.commit_smem()` between them",

@@ -3,11 +3,20 @@
 from collections.abc import Iterable, Iterator
 
 from typedpallas.diagnostics import Place
-from typedpallas.events import BarrierOverrun, BarrierStarved, Context, CopyLeft, SharedInUse, StoreUncommitted, When
+from typedpallas.events import (
+    BarrierOverrun,
+    BarrierStarved,
+    Context,
+    CopyLeft,
+    SharedInUse,
+    SharedUse,
+    StoreUncommitted,
+    When,
+)
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.async_kernels import followed
 from typedpallas.tracing.async_run import Run
-from typedpallas.tracing.async_state import Barrier, Claim, InUse, Left, Moment, Starved, Uncommitted
+from typedpallas.tracing.async_state import Barrier, Claim, How, InUse, Left, Moment, Starved, Uncommitted
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 
@@ -20,24 +29,25 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         return
     said: set[tuple[object, ...]] = set()
     for run in followed(kernel):
-        for claim in _telling(run.claims):
+        found = [(claim, _event(run, claim)) for claim in _telling(run.claims)]
+        overrun = any(isinstance(event, BarrierOverrun) for _, event in found)
+        for claim, event in found:
             eqn = claim.record.eqn if isinstance(claim, Left) else claim.eqn
             place = jaxapi.place(eqn)
             place = place if place.file else kernel.place
-            event = _event(run, claim)
             key = _key(claim, event, place)
-            if key not in said:
+            if key not in said and not (overrun and isinstance(event, SharedInUse)):
                 said.add(key)
                 yield Located(event, place, kernel.name)
 
 
 def _key(claim: Claim, event: Found, place: Place) -> tuple[object, ...]:
-    """What makes two findings the same one: a product that is not awaited is one, whatever comes of it."""
-    if isinstance(claim, InUse) and claim.record.how == "product":
-        return type(event), id(claim.record.eqn)
-    what = event.barrier if isinstance(event, BarrierOverrun | BarrierStarved) else event.buffer
-    where = () if isinstance(event, BarrierOverrun) else (place.line, place.column)
-    return type(event), what.partition("[")[0], getattr(event, "other", None), *where
+    """What makes two findings the same one: a copy or a product that is not awaited is one, whatever comes of it."""
+    if isinstance(event, BarrierOverrun | BarrierStarved):
+        return type(event), event.barrier.partition("[")[0]
+    if isinstance(claim, InUse | Left):
+        return "not awaited", id(claim.record.eqn)
+    return type(event), event.buffer, place.line, place.column
 
 
 def _telling(claims: Iterable[Claim]) -> Iterator[Claim]:
@@ -73,6 +83,7 @@ def _event(run: Run, claim: Claim) -> Found:
         return StoreUncommitted(
             buffer=claim.buffer.name,
             reader=reader,  # type: ignore[arg-type]
+            handed_on=claim.record.moment.thread != claim.moment.thread,
             stored=_when(claim.record.moment),
             when=_when(claim.moment),
         )
@@ -96,10 +107,14 @@ def _in_use(run: Run, claim: InUse) -> Found:
         buffer=claim.buffer.name,
         use=claim.how,
         when=_when(claim.moment),
-        other=record.how,
+        other=_ENDED.get(record.how, record.how) if claim.ended else record.how,
         began=_when(record.moment),
         barrier=None if record.barrier is None else record.barrier.name,
     )
+
+
+_ENDED: dict[How, SharedUse] = {"tensor load": "load", "tensor store": "store"}
+"""What an access to tensor memory is when it has ended."""
 
 
 def _lost(run: Run, claim: InUse) -> Iterator[Barrier]:

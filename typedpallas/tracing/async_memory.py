@@ -37,6 +37,8 @@ def access(
     """One access, begun now by ``thread`` and ended when ``stamp`` is reached."""
     if part is None or buffer.kind in ("elsewhere", "barrier"):
         return
+    if how == "store":
+        buffer.storers.setdefault(id(eqn), set()).add(thread.number)
     new = Record(how, writes, part, stamp, thread, thread.moment(), eqn, barrier)
     kept = []
     for old in buffer.records:
@@ -60,16 +62,25 @@ def _judge(say: Say, buffer: Buffer, old: Record, new: Record) -> None:
         return
     if count == new.stamp[0] and count[0] in _IN_ORDER:
         return
-    if old.how == new.how == "store":
-        return  # warpgroups may well store the same
+    if old.how == new.how == "store" or _is_repeated(buffer, old, new):
+        return
     if old.how == "product" and new.how == "copy to" and _is_followed(old, new.thread):
         return
-    say(InUse(buffer, new.how, new.eqn, new.thread, new.moment, old))
+    say(InUse(buffer, new.how, new.eqn, new.thread, new.moment, old, old.thread.has(old.stamp)))
+
+
+def _is_repeated(buffer: Buffer, old: Record, new: Record) -> bool:
+    """Whether both threads run the store of the two: warpgroups may well do the same work and store the same."""
+    store = old if old.how == "store" else new
+    if store.how != "store" or old.thread is new.thread:
+        return False
+    threads = buffer.storers[id(store.eqn)]
+    return old.thread.number in threads and new.thread.number in threads
 
 
 def _is_followed(product: Record, copier: Thread) -> bool:
     """Whether the warpgroup that copies began another product since: its own products end in order, long before
-    its copies begin to arrive. JAX's ragged products rely on that."""
+    its copies begin to arrive. JAX's ragged product rests on that, and an H200 never got it wrong."""
     return product.thread is copier and product.stamp[1] < copier.issued["product"]
 
 

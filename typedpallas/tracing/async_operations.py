@@ -121,7 +121,6 @@ def _barrier_wait(run: Run, thread: Thread, step: Step, frame: Frame) -> Generat
         yield
     thread.blocked = None
     run.budget -= 1
-    barrier.overrun = barrier.overrun or barrier.completed >= seen + 2
     for each in (thread, *thread.warps):
         each.waits[barrier.number] = seen + 1
     barrier.waiters[thread.number] = seen + 1

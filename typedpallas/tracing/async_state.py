@@ -44,6 +44,8 @@ class Buffer:
     """``smem``, ``tmem``, ``acc``, ``barrier``, or ``elsewhere``."""
     shape: tuple[int, ...] = ()
     records: list["Record"] = field(default_factory=list)
+    storers: dict[int, set[int]] = field(default_factory=dict)
+    """By equation that stores: the threads that have run it."""
     barriers: list["Barrier"] = field(default_factory=list)
     value: int | None = None
     """The whole scalar in it, where that is known."""
@@ -80,8 +82,6 @@ class Barrier:
     """By thread: phases waited for."""
     copies: bool = False
     """Whether copies arrive here."""
-    overrun: bool = False
-    """Whether a phase ended unseen: a waiter found two more phases complete than it had waited for."""
 
     def arrive(self, knows: dict[Any, int]) -> None:
         """One arrival, by somebody who knows this."""
@@ -98,8 +98,8 @@ class Barrier:
 
     @property
     def lost(self) -> bool:
-        """Whether phases ended that nobody can see any more."""
-        return bool(self.waiters) and (self.overrun or self.completed >= max(self.waiters.values()) + 2)
+        """Whether more phases ended than anybody waited for, by more than the one that may lie ahead."""
+        return bool(self.waiters) and self.completed >= max(self.waiters.values()) + 2
 
 
 def _join(into: dict[Any, int], more: dict[Any, int]) -> None:
@@ -168,7 +168,10 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """An access to elements that something unfinished, or unordered, still uses."""
+    """An access to elements that something unfinished, or unordered, still uses.
+
+    ``ended``: whether the thread that began that has waited for its end, and only has not handed that on.
+    """
 
     buffer: Buffer
     how: How
@@ -176,6 +179,7 @@ class InUse:
     thread: Thread
     moment: Moment
     record: Record
+    ended: bool
 
 
 @dataclass(frozen=True, slots=True)
