@@ -16,6 +16,9 @@ from typedpallas.tracing import grid_values, jaxapi
 
 type Ints = np.ndarray[Any, Any]
 
+_MOST_ONE_BY_ONE = 4096
+"""Grids of more points are followed one by one only where nothing shorter tells whether blocks come back."""
+
 
 @dataclass(frozen=True)
 class Map:
@@ -203,19 +206,22 @@ def _shared(groups: list[_Group], found: Map, parallel: frozenset[int]) -> tuple
 
 def _returns(groups: list[_Group], found: Map) -> tuple[Point, Point, Point] | None:
     """The first block that is visited again after another one was."""
-    at, whole = grid_values.points(found.grid)
-    if whole:
-        ids = block_ids(found, at)
-        return None if ids is None else _first_return(ids, at, found)
     injective = all(len(np.unique(_ids(group, found.blocks))) == len(group.at) for group in groups)
     used = {axis for group in groups for axis in group.axes}
-    for axis, extent in enumerate(found.grid):
-        inside = [later for later in range(axis + 1, len(found.grid)) if later in used and found.grid[later] > 1]
-        if injective and axis not in used and extent > 1 and inside:
-            back = tuple(int(k == axis) for k in range(len(found.grid)))
-            left = tuple(found.grid[k] - 1 if k > axis and k not in used else 0 for k in range(len(found.grid)))
-            return _index_at(found, back), left, back
-    return None
+    moving = [axis for axis, extent in enumerate(found.grid) if extent > 1]
+    back = next((axis for axis in moving if axis not in used and used & set(moving[moving.index(axis) :])), None)
+    if injective and back is None:
+        return None
+    if not injective or math.prod(found.grid) <= _MOST_ONE_BY_ONE:
+        at, whole = grid_values.points(found.grid)
+        ids = block_ids(found, at) if whole else None
+        if whole:
+            return None if ids is None else _first_return(ids, at, found)
+    if not injective or back is None:
+        return None
+    again = tuple(int(k == back) for k in range(len(found.grid)))
+    left = tuple(found.grid[k] - 1 if k > back and k not in used else 0 for k in range(len(found.grid)))
+    return _index_at(found, again), left, again
 
 
 def block_ids(found: Map, at: Ints) -> Ints | None:
@@ -230,12 +236,12 @@ def block_ids(found: Map, at: Ints) -> Ints | None:
 
 def _first_return(ids: Ints, at: Ints, found: Map) -> tuple[Point, Point, Point] | None:
     starts = np.concatenate([[0], np.nonzero(ids[1:] != ids[:-1])[0] + 1])
-    seen: dict[int, int] = {}
-    for run, start in enumerate(starts):
-        block = int(ids[start])
-        if block in seen:
-            back = _point(at[start])
-            return _index_at(found, back), _point(at[seen[block]]), back
-        end = starts[run + 1] - 1 if run + 1 < len(starts) else len(ids) - 1
-        seen[block] = int(end)
-    return None
+    runs = ids[starts]
+    order = np.argsort(runs, kind="stable")
+    later = order[1:][runs[order[1:]] == runs[order[:-1]]]
+    if not len(later):
+        return None
+    run = int(later.min())
+    before = int(np.nonzero(runs[:run] == runs[run])[0][-1])
+    back = _point(at[starts[run]])
+    return _index_at(found, back), _point(at[starts[before + 1] - 1]), back

@@ -4,12 +4,12 @@ The common operations are done in numpy, which starts at once; JAX does the othe
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from typedpallas.tracing import jaxapi, outer_scopes
+from typedpallas.tracing import jaxapi, outer_numpy, outer_scopes
 from typedpallas.tracing.outer_scopes import Scope
 
 type Array = np.ndarray[Any, Any]
@@ -18,6 +18,8 @@ _MOST_ELEMENTS = 1 << 20
 """Larger arrays are no tables; nothing is worked out with them."""
 _MOST_WORK = 1 << 24
 """Nor is a product or a loop of more steps than this, by the elements of its operands."""
+_MOST_TURNS = 64
+"""Longer loops are left to JAX."""
 _LEFT_TO_JAX = frozenset(
     {
         *("argmax", "argmin", "argsort", "bitcast_convert_type", "clamp", "concatenate", "cumlogsumexp", "cummax"),
@@ -88,8 +90,8 @@ class Values:
         name = eqn.primitive.name
         if name == "optimization_barrier":
             return self.of(scope, eqn.invars[number])
-        function = _FUNCTIONS.get(name)
-        if (function is None and name not in _LEFT_TO_JAX) or eqn.effects:
+        function = outer_numpy.FUNCTIONS.get(name)
+        if (function is None and name not in _LEFT_TO_JAX and name != "unstack") or eqn.effects:
             return None
         operands = []
         for atom in eqn.invars:
@@ -97,18 +99,53 @@ class Values:
             if operand is None:
                 return None
             operands.append(operand)
-        if function is not None:
-            with np.errstate(all="ignore"):
-                return _array(function(eqn.params, *operands), eqn.outvars[number].aval)
-        if _work(eqn, operands) > _MOST_WORK:
+        results = _results(eqn, operands)
+        if results is None:
             return None
-        try:
-            results = jaxapi.computed(eqn, operands)
-        except (RuntimeError, TypeError, ValueError, NotImplementedError):
-            return None  # no CPU to do it on, or nothing that runs outside of its program
         for var, result in zip(eqn.outvars, results, strict=True):
-            self._found[(id(scope), var)] = _array(result, var.aval)
-        return _array(results[number], eqn.outvars[number].aval)
+            self._found[(id(scope), var)] = result
+        return results[number]
+
+
+def _results(eqn: Any, operands: Sequence[Array]) -> list[Array | None] | None:
+    """What an equation makes of these arrays; none where that is not worked out."""
+    name = eqn.primitive.name
+    with np.errstate(all="ignore"):
+        if name in outer_numpy.FUNCTIONS:
+            result = outer_numpy.FUNCTIONS[name](eqn.params, *operands)
+            if result is not None:
+                return [_array(result, eqn.outvars[0].aval)]
+        if name == "unstack":
+            parts = np.moveaxis(operands[0], eqn.params["axis"], 0)
+            return [_array(part, var.aval) for part, var in zip(parts, eqn.outvars, strict=True)]
+        if name == "scan":
+            found = _looped(eqn, operands)
+            if found is not None:
+                return found
+    if name not in _LEFT_TO_JAX or _work(eqn, operands) > _MOST_WORK:
+        return None
+    try:
+        results = jaxapi.computed(eqn, operands)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None  # no CPU to do it on, or nothing that runs outside of its program
+    return [_array(result, var.aval) for result, var in zip(results, eqn.outvars, strict=True)]
+
+
+def _looped(eqn: Any, operands: Sequence[Array]) -> list[Array | None] | None:
+    """The results of a short loop that only carries something, such as a search."""
+    fixed, carried = jaxapi.scan_counts(eqn)
+    if len(operands) != fixed + carried or len(eqn.outvars) != carried or eqn.params["length"] > _MOST_TURNS:
+        return None
+    inner = next(iter(jaxapi.inner_jaxprs(eqn)))
+    known = jaxapi.constants_inside(eqn)
+    state: list[Array | None] = list(operands[fixed:])
+    for _ in range(eqn.params["length"]):
+        values = Values()
+        scope = Scope(inner, known | dict(zip(inner.invars, [*operands[:fixed], *state], strict=True)))
+        state = [values.of(scope, atom) for atom in inner.outvars]
+        if any(value is None for value in state):
+            return None
+    return state
 
 
 def _work(eqn: Any, operands: Sequence[Array]) -> int:
@@ -129,82 +166,3 @@ def _array(value: Any, aval: Any) -> Array | None:
     if not _is_small(aval) or jaxapi.concrete(value) is None:
         return None
     return np.asarray(value, dtype=aval.dtype)
-
-
-def _divided(left: Array, right: Array) -> Array:
-    if left.dtype.kind not in "iu":
-        return np.asarray(left / right)
-    safe = np.where(right == 0, 1, right)
-    return np.asarray(np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(safe)))
-
-
-def _spread(params: Mapping[str, Any], operand: Array) -> Array:
-    shape = [1] * len(params["shape"])
-    for axis, size in zip(params["broadcast_dimensions"], operand.shape, strict=True):
-        shape[axis] = size
-    return np.broadcast_to(operand.reshape(shape), params["shape"])
-
-
-def _sliced(params: Mapping[str, Any], operand: Array) -> Array:
-    strides = params["strides"] or (1,) * operand.ndim
-    parts = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
-    return np.asarray(operand[tuple(slice(*part) for part in parts)])
-
-
-def _chosen(params: Mapping[str, Any], which: Array, *cases: Array) -> Array:
-    picked = cases[0].copy()
-    for number, case in enumerate(cases):
-        picked = np.where(which == number, case, picked)
-    return picked
-
-
-def _plain(function: Callable[..., Any]) -> Callable[..., Array]:
-    def apply(params: Mapping[str, Any], *operands: Array) -> Array:
-        return np.asarray(function(*operands))
-
-    return apply
-
-
-def _same(params: Mapping[str, Any], operand: Array, *rest: Array) -> Array:
-    return operand
-
-
-def _reshaped(params: Mapping[str, Any], operand: Array) -> Array:
-    return operand.reshape(params["new_sizes"])
-
-
-_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
-    "add": _plain(np.add),
-    "sub": _plain(np.subtract),
-    "mul": _plain(np.multiply),
-    "div": _plain(_divided),
-    "rem": _plain(np.fmod),
-    "neg": _plain(np.negative),
-    "abs": _plain(np.abs),
-    "sign": _plain(np.sign),
-    "max": _plain(np.maximum),
-    "min": _plain(np.minimum),
-    "eq": _plain(np.equal),
-    "ne": _plain(np.not_equal),
-    "lt": _plain(np.less),
-    "le": _plain(np.less_equal),
-    "gt": _plain(np.greater),
-    "ge": _plain(np.greater_equal),
-    "and": _plain(np.bitwise_and),
-    "or": _plain(np.bitwise_or),
-    "xor": _plain(np.bitwise_xor),
-    "not": _plain(np.invert),
-    "select_n": _chosen,
-    "convert_element_type": _same,
-    "copy": _same,
-    "stop_gradient": _same,
-    "sharding_constraint": _same,
-    "reshard": _same,
-    "reshape": _reshaped,
-    "squeeze": lambda params, operand: np.squeeze(operand, axis=tuple(params["dimensions"])),
-    "expand_dims": lambda params, operand: np.expand_dims(operand, tuple(params["dimensions"])),
-    "transpose": lambda params, operand: np.transpose(operand, params["permutation"]),
-    "broadcast_in_dim": _spread,
-    "slice": _sliced,
-}
-"""In numpy, from the equation's parameters and its operands; the result's type is the equation's."""
