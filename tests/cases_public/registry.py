@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 type Side = Literal["bad", "good"]
 
-V4, V5E, H100 = "tpu-v4", "tpu-v5e", "h100"
+V4, V5E, H100, T4 = "tpu-v4", "tpu-v5e", "h100", "t4"
 ANY = (V5E, H100)
 f32, bf16, i32, i8 = jnp.float32, jnp.bfloat16, jnp.int32, jnp.int8
 

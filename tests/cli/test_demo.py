@@ -31,7 +31,7 @@ def line_of(text: str) -> int:
 
 def test_the_cells_cover_every_target_and_backend() -> None:
     found = cells.cells()
-    assert {cell.target for cell in found} == set(chips.targets())
+    assert {cell.target for cell in found} == set(chips.targets()) - {"t4"}, "no backend runs them on a T4"
     kernels = {cell.kernel for cell in found}
     assert len(kernels) == 3
     for name in chips.targets():

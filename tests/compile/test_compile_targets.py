@@ -20,7 +20,8 @@ from typedpallas.chips import get, targets
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=needs(get(n).machine)) for n in targets()])
 def test_a_kernel_compiles_for_every_target(name: str) -> None:
-    done = compilers.compile(scaled((16, 128)), shape(64, 128), target=name)
+    fn = direct_gmem if name == "t4" else scaled((16, 128))  # Triton begins with compute capability 8.0
+    done = compilers.compile(fn, shape(64, 128), target=name)
     assert done.target == name
     assert done.compiler == compilers.compiler_version(name)
     assert done.memory.arguments == done.memory.outputs == 64 * 128 * 4

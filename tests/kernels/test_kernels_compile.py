@@ -29,9 +29,10 @@ OTHER_DTYPES = {
 """Beside bfloat16, which every chip is asked for: the extremes of each machine."""
 FLOATS_ALONE = ("tpu-v2", "tpu-v3")
 """Chips whose matrix unit takes float32 alone."""
+SERVED = [name for name in tp.targets() if name != "t4"]
 EVERYWHERE = [
     (target, dtype)
-    for target in tp.targets()
+    for target in SERVED
     for dtype in (("float32",) if target in FLOATS_ALONE else ("bfloat16", *OTHER_DTYPES.get(target, ())))
 ]
 
@@ -68,7 +69,9 @@ def test_elementwise_and_matmul(target: str, dtype: str) -> None:
 @pytest.mark.parametrize(("target", "dtype"), EVERYWHERE)
 def test_attention(target: str, dtype: str) -> None:
     for head_dim, causal in ((64, False), (64, True), (128, False), (128, True)):
-        if dtype == "bfloat16" or (head_dim == 128) == causal or target in FLOATS_ALONE:  # the other types: one of each
+        if (
+            dtype == "bfloat16" or (head_dim == 128) == causal or target in FLOATS_ALONE
+        ):  # the other types: one of each
             taken(functools.partial(flash_attention, causal=causal), *[heads(dtype, head_dim)] * 3, target=target)
 
 
@@ -76,6 +79,11 @@ def test_attention(target: str, dtype: str) -> None:
 def test_products_of_narrow_floats_are_refused_with_the_reason(target: str) -> None:
     with pytest.raises(tp.PlacementError, match="expected operands of `f32`, found `bf16`"):
         tp.compile(matmul, square("bfloat16"), square("bfloat16"), target=target)
+
+
+def test_a_card_that_triton_does_not_serve_is_refused_with_the_reason() -> None:
+    with pytest.raises(tp.PlacementError, match="Triton, which serves compute capability"):
+        tp.compile(scaled_relu, square("float32"), target="t4")
 
 
 @pytest.mark.parametrize("target", ["h100", "h200", "b200"])

@@ -60,6 +60,8 @@ class GpuTarget:
     memory_bytes: int
     compiled_as: str = ""
     """The device name used for compiling where JAX's own list lacks this card."""
+    kinds: tuple[str, ...] = ()
+    """How the names of devices begin that are this chip to a kernel: one compute capability, one shared memory."""
     aliases: tuple[str, ...] = ()
 
     @property
@@ -74,7 +76,9 @@ type Target = TpuTarget | GpuTarget
 
 def _read(name: str, text: str) -> Target:
     fields: dict[str, Any] = tomllib.loads(text)
-    fields["aliases"] = tuple(fields["aliases"])
+    for several in ("aliases", "kinds"):
+        if several in fields:
+            fields[several] = tuple(fields[several])
     kind = TpuTarget if fields["machine"] == "tpu" else GpuTarget
     return kind(name=name, **fields)
 
@@ -113,8 +117,15 @@ def get(name: str) -> Target:
 
 
 def for_device_kind(kind: str) -> Target | None:
-    """The target whose device carries this name in JAX, or none."""
+    """The target whose device carries this name in JAX, or that is the same to a kernel; none if there is none."""
     for target in _all().values():
         if kind == target.device_kind or (isinstance(target, GpuTarget) and kind == target.compiled_as):
             return target
-    return None
+    alike = (
+        (len(name), target)
+        for target in _all().values()
+        if isinstance(target, GpuTarget)
+        for name in target.kinds
+        if kind == name or kind.startswith((f"{name} ", f"{name}-"))
+    )
+    return max(alike, key=lambda found: found[0], default=(0, None))[1]

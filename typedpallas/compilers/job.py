@@ -33,7 +33,7 @@ class Job:
         """The job that `message` wrote."""
         fields = dict(header)
         target = fields.pop("target")
-        target["aliases"] = tuple(target["aliases"])
+        target |= {name: tuple(target[name]) for name in ("aliases", "kinds") if name in target}
         kind = TpuTarget if target["machine"] == "tpu" else GpuTarget
         return cls(target=kind(**target), code=code, **fields)
 

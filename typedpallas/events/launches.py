@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @record(frozen=True, kw_only=True)
 class BuiltFor:
-    """The backend that a kernel's own parameters or mesh name."""
+    """The backend that a kernel goes through."""
 
     kernel: str
     backend: Backend
-    source: str
-    """What names it, for messages."""
+    source: str | None
+    """What names it, for messages; none where it is the machine's usual one."""
 
 
 @record(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from typedpallas.chips import GpuTarget
 from typedpallas.events import BuiltFor, Context, Event
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
@@ -23,20 +24,26 @@ def _module(parameters: str) -> str:
     )
 
 
+_OLDEST = {"triton": (8, 0)}
+"""The first compute capability that a backend serves."""
 _MACHINES = {"mosaic_tpu": "tpu", "mosaic_gpu": "gpu", "triton": "gpu"}
 _NAMES = {"mosaic_tpu": "Mosaic TPU", "mosaic_gpu": "Mosaic GPU", "triton": "Triton"}
 
 
 class BackendNotOnTarget(Rule):
-    """A kernel names a backend, by its compiler parameters or its mesh, that does not serve the target.
+    """A kernel goes through a backend that does not serve the target: one that its compiler parameters or its mesh
+    name, or the machine's usual one.
+
+    On a GPU `pl.pallas_call` goes through Triton, which starts with compute capability 8.0: a T4 is served by Mosaic
+    GPU alone (`plgpu.kernel`).
 
     Machines: all. Source: JAX finds no lowering for the parameters' class on the other machine and fails with an
-    `AssertionError` that says nothing; for a mesh it says so. Asked on v5e and h100.
+    `AssertionError` that says nothing; for a mesh it says so. Asked on v5e, h100 and t4.
     """
 
     slug = "backend-not-on-target"
     judges = (BuiltFor,)
-    message = "`{kernel}` is written for {found}, by its {source}: expected a kernel for {expected}"
+    message = "`{kernel}` {how} {found}: expected a kernel for {expected}"
     example = Example(
         bad=_module(", compiler_params=pltpu.CompilerParams()"),
         good=_module(""),
@@ -46,12 +53,23 @@ class BackendNotOnTarget(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, BuiltFor)
-        if context.target is None or _MACHINES[event.backend] == context.target.machine:
+        chip = context.target
+        if chip is None:
             return
+        found, advice = _NAMES[event.backend], "leave the parameters out, choose them by the machine, or check for "
+        advice += "a target of that machine"
+        if _MACHINES[event.backend] == chip.machine:
+            if not isinstance(chip, GpuTarget) or chip.capability >= _OLDEST.get(event.backend, (0, 0)):
+                return
+            oldest = ".".join(map(str, _OLDEST[event.backend]))
+            found += f", which serves compute capability {oldest} and newer"
+            advice = f"write it for Mosaic GPU (`plgpu.kernel`); {chip.name} has compute capability "
+            advice += chip.compute_capability
+        source = event.source
         yield self.refuted(
             kernel=event.kernel,
-            found=_NAMES[event.backend],
-            source=event.source,
-            expected=context.target.name,
-            help="leave the parameters out, choose them by the machine, or check for a target of that machine",
+            how="goes through" if source is None else f"is written, by its {source}, for",
+            found=found,
+            expected=chip.name,
+            help=advice,
         )

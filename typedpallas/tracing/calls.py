@@ -12,9 +12,10 @@ from typedpallas.tracing.walk import KernelCall, Operand
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """All of it, at the line of the call."""
-    if kernel.named_backend is not None:
+    if kernel.backend is not None:
         source = "mesh" if kernel.mesh is not None else "compiler parameters"
-        built = BuiltFor(kernel=kernel.name, backend=kernel.named_backend, source=source)
+        named = kernel.named_backend is not None
+        built = BuiltFor(kernel=kernel.name, backend=kernel.backend, source=source if named else None)
         yield Located(built, kernel.place, kernel.name)
     if kernel.foreign(context.target):
         return

@@ -4,10 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from typedpallas import chips
-from typedpallas.chips import GpuTarget, Target
+from typedpallas.chips import GpuTarget, Target, TpuTarget
 from typedpallas.cli.demo.every_chip import Cell
 
-_HOPPER = (9, 0)
+_AMPERE, _HOPPER = (8, 0), (9, 0)
+_FLOATS_ALONE = 4
+"""TPUs before this generation multiply float32 alone."""
 BLOCKS: dict[str, dict[str, dict[str, int]]] = {
     "scaled_relu": {
         "mosaic_tpu": {"BM": 512, "BN": 1024},
@@ -30,9 +32,11 @@ BLOCKS: dict[str, dict[str, dict[str, int]]] = {
 
 
 def backends(target: Target) -> tuple[str, ...]:
-    """The backends that serve a chip."""
+    """The backends that run these kernels on a chip."""
     if not isinstance(target, GpuTarget):
         return ("mosaic_tpu",)
+    if target.capability < _AMPERE:
+        return ()
     return ("mosaic_gpu", "triton") if target.capability >= _HOPPER else ("triton",)
 
 
@@ -42,26 +46,30 @@ def cells() -> list[Cell]:
         Cell(name, target, backend, replace(launch.bind(**BLOCKS[name][backend]), backend=backend), avals)
         for target in chips.targets()
         for backend in backends(chips.get(target))
-        for name, (launch, avals) in _kernels().items()
+        for name, (launch, avals) in _kernels(_dtype(chips.get(target))).items()
     ]
 
 
-def _kernels() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+def _dtype(target: Target) -> str:
+    return "float32" if isinstance(target, TpuTarget) and target.generation < _FLOATS_ALONE else "bfloat16"
+
+
+def _kernels(dtype: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """The launches and the arrays they are compiled for."""
     from typedpallas.kernels.flash_attention import launch as attention
     from typedpallas.kernels.matmul import launch as matmul
     from typedpallas.kernels.scaled_relu import launch as relu
 
     return {
-        "scaled_relu": (relu, (_aval(8192, 4096),)),
-        "matmul": (matmul, (_aval(4096, 4096),) * 2),
-        "flash_attention": (attention(causal=True, scale=128**-0.5), (_aval(4, 8, 2048, 128),) * 3),
+        "scaled_relu": (relu, (_aval(dtype, 8192, 4096),)),
+        "matmul": (matmul, (_aval(dtype, 4096, 4096),) * 2),
+        "flash_attention": (attention(causal=True, scale=128**-0.5), (_aval(dtype, 4, 8, 2048, 128),) * 3),
     }
 
 
-def _aval(*shape: int) -> Any:
+def _aval(dtype: str, *shape: int) -> Any:
     import jax
     import jax.numpy as jnp
 
     struct: Any = jax.ShapeDtypeStruct
-    return struct(shape, jnp.bfloat16)
+    return struct(shape, jnp.dtype(dtype))
