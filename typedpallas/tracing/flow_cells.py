@@ -1,6 +1,7 @@
 """What the elements of a buffer or of a value hold: something meant, perhaps garbage, certainly garbage.
 
-Cells are one code for all elements, or an array of codes. They are never changed in place.
+Cells are one code for all elements, or an array of codes, of the rank of what they describe, with 1 along axes on
+which they are the same. They are never changed in place.
 """
 
 import math
@@ -33,8 +34,47 @@ def slim(cells: Cells) -> Cells:
     return first if (cells == first).all() else cells
 
 
+def narrow(cells: Cells) -> Cells:
+    """As `slim`, and 1 along each axis on which all elements are the same."""
+    found = slim(cells)
+    if isinstance(found, int):
+        return found
+    for axis, size in enumerate(found.shape):
+        first = found[(slice(None),) * axis + (slice(0, 1),)]
+        if size > 1 and (found == first).all():
+            found = first
+    return found
+
+
+def fits(cells: Cells, shape: Sequence[int]) -> bool:
+    """Whether these can be the cells of something of a shape."""
+    if isinstance(cells, int):
+        return True
+    return cells.ndim == len(shape) and all(own in (1, size) for own, size in zip(cells.shape, shape, strict=True))
+
+
+def alike(left: Cells, right: Cells) -> bool:
+    """Whether these can be the cells of things of one shape."""
+    if isinstance(left, int) or isinstance(right, int):
+        return True
+    both = zip(left.shape, right.shape, strict=False)
+    return left.ndim == right.ndim and all(a == b or 1 in (a, b) for a, b in both)
+
+
+def part_of(cells: Array, box: Sequence[slice]) -> Array:
+    """The codes of a box."""
+    return cells[tuple(slice(None) if size == 1 else side for side, size in zip(box, cells.shape, strict=True))]
+
+
+def _together(*parts: Cells) -> bool:
+    """Whether codes for each element of all parts together are not too many."""
+    return followed(np.broadcast_shapes(*(part.shape for part in parts if not isinstance(part, int))))
+
+
 def join(left: Cells, right: Cells) -> Cells:
     """What holds after one of two paths."""
+    if not _together(left, right):
+        return unknown((left, right))
     if isinstance(left, int) and isinstance(right, int):
         if left == right:
             return left
@@ -46,6 +86,8 @@ def join(left: Cells, right: Cells) -> Cells:
 def computed(*parts: Cells) -> Cells:
     """A result to which every part contributes, element by element."""
     worst: Cells = MEANT
+    if not _together(*parts):
+        return unknown(parts)
     for part in parts:
         both = isinstance(worst, int) and isinstance(part, int)
         worst = max(worst, part) if both else np.maximum(worst, part)
@@ -90,6 +132,13 @@ def unknown(parts: Sequence[Cells]) -> Cells:
     return MAYBE if any(map(worst, parts)) else MEANT
 
 
+def as_cells(codes: Array, shape: Sequence[int]) -> Cells:
+    """Codes that broadcast to a shape."""
+    if codes.size == 1:
+        return int(codes.reshape(-1)[0])
+    return slim(codes.astype(np.uint8).reshape((1,) * (len(shape) - codes.ndim) + codes.shape))
+
+
 def spread(cells: Cells, shape: Sequence[int]) -> Array:
     """The codes as an array of a shape to which they broadcast."""
     return np.broadcast_to(np.asarray(cells, np.uint8), tuple(shape))
@@ -104,12 +153,13 @@ def first_garbage(cells: Cells, shape: Sequence[int]) -> tuple[int, ...] | None:
     """The first element that certainly holds garbage."""
     if isinstance(cells, int):
         return (0,) * len(shape) if cells >= SPOILED else None
-    found = np.argwhere(cells >= SPOILED)
-    return tuple(int(i) for i in found[0]) if len(found) else None
+    spoiled = cells >= SPOILED
+    first = int(spoiled.argmax())
+    return tuple(int(i) for i in np.unravel_index(first, cells.shape)) if spoiled.flat[first] else None
 
 
 def equal(left: Cells, right: Cells) -> bool:
     """Whether both say the same."""
     if isinstance(left, int) or isinstance(right, int):
         return isinstance(left, int) and isinstance(right, int) and left == right
-    return left is right or bool(np.array_equal(left, right))
+    return left is right or (alike(left, right) and bool((left == right).all()))

@@ -100,9 +100,7 @@ def _may_settle(eqn: Any, facts: Facts) -> bool:
 
 def _fitting(part: Cells, atom: Any, shape: Sequence[int]) -> Cells:
     """Cells of an elementwise operand; its rank may be 0."""
-    if isinstance(part, int) or part.shape == tuple(shape):
-        return part
-    return cells.one(part)
+    return part if cells.fits(part, shape) else cells.one(part)
 
 
 def _is_whole(eqn: Any) -> bool:
@@ -149,13 +147,13 @@ def _beside(part: Cells, other: Span, drops: tuple[int, int], shape: Sequence[in
     zero, rest = drops
     if not cells.worst(part):
         return cells.MEANT
-    if other is None or (not cells.followed(shape) and other[0].size != 1):
+    if other is None:
         return cells.doubtful(part)
     low, high = other
     gone, kept = (low == zero) & (high == zero), (high < zero) | (low > zero)
     codes = np.asarray(part, np.uint8)
     found = np.where(gone, np.minimum(codes, rest), np.where(kept, np.minimum(codes, cells.SPOILED), codes > 0))
-    return cells.slim(np.broadcast_to(found, tuple(shape)).astype(np.uint8))
+    return cells.as_cells(found, shape)
 
 
 def _both(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
@@ -200,14 +198,15 @@ def _selected(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     which = facts.which
     if which is not None and which[0] == which[1]:
         return cases[which[0]]
+    span = facts.span(eqn.invars[0]) if len(cases) == 2 else None
+    if span is not None and ((span[0] >= 1) | (span[1] <= 0)).all():
+        return chosen(span, cases[1], cases[0], cells.MAYBE, eqn.outvars[0].aval.shape)
     found = cases[0]
     for case in cases[1:]:
         found = cells.join(found, case)
     if cells.worst(condition):
         found = _least_spoiled(found, cases)
-    if len(cases) != 2:
-        return found
-    return chosen(facts.span(eqn.invars[0]), cases[1], cases[0], found, eqn.outvars[0].aval.shape)
+    return chosen(span, cases[1], cases[0], found, eqn.outvars[0].aval.shape) if len(cases) == 2 else found
 
 
 def _least_spoiled(found: Cells, cases: Sequence[Cells]) -> Cells:
@@ -225,12 +224,12 @@ def chosen(span: Span, yes: Cells, no: Cells, other: Cells, shape: Sequence[int]
 
     Where nothing is known of the condition it is ``other`` that may not be meant.
     """
-    if span is None or (span[0].size != 1 and not cells.followed(shape)):
+    if span is None or not all(cells.fits(part, shape) for part in (yes, no, other)):
         return other
     low, high = span
     parts = [np.asarray(part, np.uint8) for part in (yes, no, other)]
     found = np.where(low >= 1, parts[0], np.where(high <= 0, parts[1], parts[2]))
-    return cells.slim(np.broadcast_to(found, tuple(shape)))
+    return cells.as_cells(found, shape)
 
 
 def _reduced(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_garbage
 from typedpallas.tracing import flow_regions as regions
@@ -105,14 +103,16 @@ def origin_of(run: Run, eqn: Any, buffer: Buffer, region: Region | None, held: C
         return run.state.origins.get(buffer.number)
     if isinstance(held, int) or region is None or (slices := region.slices) is None:
         return Origin(buffer, eqn, run.ids, cells.first_garbage(held, buffer.shape))
-    inside = np.full(held.shape, cells.MEANT, np.uint8)
-    inside[slices] = held[slices]
-    return Origin(buffer, eqn, run.ids, cells.first_garbage(inside, buffer.shape))
+    first = cells.first_garbage(cells.part_of(held, slices), buffer.shape)
+    element = (
+        None if first is None else tuple(side.start + k * side.step for side, k in zip(slices, first, strict=True))
+    )
+    return Origin(buffer, eqn, run.ids, element)
 
 
 def _fitted(bound: Bound, shape: Sequence[int]) -> Bound:
     """Cells in the shape of the value that they are of."""
-    if isinstance(bound.cells, int) or bound.cells.shape == tuple(shape):
+    if cells.fits(bound.cells, shape):
         return bound
     return Bound(bound.number, cells.one(bound.cells), bound.origin)
 
@@ -128,7 +128,7 @@ def _masked(loaded: Bound, other: Bound | None, mask: Span, shape: Sequence[int]
 
 def added(left: Bound, right: Bound) -> Bound:
     """What is stored where one value is added to another."""
-    if isinstance(left.cells, int) or isinstance(right.cells, int) or left.cells.shape == right.cells.shape:
+    if cells.alike(left.cells, right.cells):
         return Bound(cells=cells.computed(left.cells, right.cells), origin=left.origin or right.origin)
     return Bound(cells=cells.MAYBE)
 
@@ -139,11 +139,11 @@ def put(
     """A value goes to a region, or, where that is masked, perhaps does not."""
     held = run.state.cells[buffer.number]
     found = cells.computed(value.cells)
-    if not isinstance(found, int) and (region is None or found.shape != region.shape):
+    if not isinstance(found, int) and (region is None or not cells.fits(found, region.shape)):
         found = cells.one(found)
     if masked[0]:
         before = regions.taken(held, buffer.shape, region)
-        fits = isinstance(before, int) or isinstance(found, int) or before.shape == found.shape
+        fits = cells.alike(before, found)
         joined = cells.join(before, found) if fits else cells.MAYBE
         fits = fits and region is not None and not (isinstance(before, int) and before == found)
         found = flow_garbage.chosen(masked[1], found, before, joined, region.shape) if fits and region else joined

@@ -17,12 +17,17 @@ def _broadcast(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     sizes = [1] * len(shape)
     for axis, size in zip(eqn.params["broadcast_dimensions"], part.shape, strict=True):
         sizes[axis] = size
-    return np.broadcast_to(part.reshape(sizes), shape)
+    return part.reshape(sizes)
 
 
 def _reshaped(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
-    part, shape = parts[0], eqn.outvars[0].aval.shape
-    return part if isinstance(part, int) else part.reshape(shape)
+    part, shape, whole = parts[0], eqn.outvars[0].aval.shape, eqn.invars[0].aval.shape
+    if isinstance(part, int):
+        return part
+    if [size for size in whole if size != 1] == [size for size in shape if size != 1]:
+        kept = iter([size for size, extent in zip(part.shape, whole, strict=True) if extent != 1])
+        return part.reshape([1 if size == 1 else next(kept) for size in shape])
+    return cells.narrow(cells.spread(part, whole).reshape(shape)) if cells.followed(shape) else cells.one(part)
 
 
 def _transposed(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
@@ -35,7 +40,7 @@ def _sliced(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
         return part
     steps = params["strides"] or (1,) * part.ndim
     bounds = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
-    return cells.slim(part[tuple(slice(*bound) for bound in bounds)])
+    return cells.slim(cells.part_of(part, [slice(*bound) for bound in bounds]))
 
 
 def _box(eqn: Any, starts: Sequence[Any], sizes: Sequence[int], facts: Facts) -> tuple[slice, ...] | None:
@@ -54,7 +59,7 @@ def _sliced_at(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     if isinstance(parts[0], int):
         return cells.one(parts[0]) if not any(map(cells.worst, parts[1:])) else cells.unknown(parts)
     box = _box(eqn, eqn.invars[1:], eqn.params["slice_sizes"], facts)
-    return cells.one(parts[0]) if box is None else cells.slim(parts[0][box])
+    return cells.one(parts[0]) if box is None else cells.slim(cells.part_of(parts[0], box))
 
 
 def _updated_at(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
@@ -65,7 +70,7 @@ def _updated_at(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
         return cells.unknown(parts)
     codes = np.array(cells.spread(held, shape))
     codes[box] = new
-    return cells.slim(codes)
+    return cells.narrow(codes)
 
 
 def _rolled(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
@@ -86,7 +91,7 @@ def _padded(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     codes = np.full(shape, cells.one(parts[1]), np.uint8)
     inside = zip(config, eqn.invars[0].aval.shape, strict=True)
     codes[tuple(slice(low, low + size) for (low, _, _), size in inside)] = parts[0]
-    return cells.slim(codes)
+    return cells.narrow(codes)
 
 
 def _accumulated(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
@@ -104,7 +109,7 @@ def _joined(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     if not cells.followed(eqn.outvars[0].aval.shape):
         return cells.unknown(parts)
     spread = [cells.spread(part, atom.aval.shape) for part, atom in zip(parts, eqn.invars, strict=True)]
-    return cells.slim(np.concatenate(spread, axis=eqn.params["dimension"]))
+    return cells.narrow(np.concatenate(spread, axis=eqn.params["dimension"]))
 
 
 MOVES: Mapping[str, Callable[[Any, Sequence[Cells], Facts], Cells]] = {

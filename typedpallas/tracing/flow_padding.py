@@ -48,14 +48,15 @@ def in_window(operand: Operand, index: Sequence[Number]) -> Cells:
     if not tails:
         return cells.MEANT
     whole = tuple(size for size in shape if isinstance(size, int))
-    if len(whole) != len(operand.block or ()) or not cells.followed(whole):
+    if len(whole) != len(operand.block or ()):
         return cells.MAYBE
-    codes = np.zeros(whole, np.uint8)
+    found: Cells = cells.MEANT
+    seen = [axis for axis, size in enumerate(operand.block or ()) if size != "squeezed"]
     for axis, start, code in tails:
-        part = codes[(slice(None),) * axis + (slice(start, None),)]
-        np.maximum(part, code, out=part)
-    squeezed = tuple(axis for axis, size in enumerate(operand.block or ()) if size == "squeezed")
-    return codes.squeeze(squeezed)
+        along = np.arange(whole[axis]).reshape([-1 if other == axis else 1 for other in seen])
+        part = np.where(along < start, cells.MEANT, code).astype(np.uint8)
+        found = part if isinstance(found, int) else np.maximum(found, part)
+    return cells.MAYBE if not cells.followed(np.shape(found)) else found
 
 
 def _tail(size: int, extent: int, number: Number) -> tuple[int, int]:

@@ -18,8 +18,6 @@ def dot(eqn: Any, parts: Sequence[Cells], how: How) -> Cells:
     shape = eqn.outvars[0].aval.shape
     if not any(map(cells.worst, parts)):
         return cells.MEANT
-    if not cells.followed(shape):
-        return cells.MAYBE
     contract, batch = eqn.params["dimension_numbers"]
     operands = [
         _arranged(part, atom.aval.shape, own, over)
@@ -27,10 +25,12 @@ def dot(eqn: Any, parts: Sequence[Cells], how: How) -> Cells:
     ]
     rows = [_of_row(operand, how) for operand in operands]
     left, right = _aligned(rows[0], rows[1], len(batch[0]))
+    if not cells.followed(np.broadcast_shapes(left.shape, right.shape)):
+        return cells.MAYBE
     found = np.maximum(left, right)
     if how == "both" and _meet(*operands):
         found = np.full_like(found, cells.SPOILED)
-    return cells.slim(np.broadcast_to(found, shape))
+    return cells.as_cells(found, shape)
 
 
 def _arranged(part: Cells, shape: Sequence[int], batch: Sequence[int], over: Sequence[int]) -> tuple[Array, int]:

@@ -137,7 +137,7 @@ def taken(held: Cells, shape: Sequence[int], region: Region | None) -> Cells:
     slices = region.slices
     assert slices is not None
     squeezed = [axis for axis in range(len(shape)) if axis not in region.seen]
-    part = held[slices].squeeze(tuple(squeezed))
+    part = cells.part_of(held, slices).squeeze(tuple(squeezed))
     order = [axis - sum(gone < axis for gone in squeezed) for axis in region.seen]
     return cells.slim(part.transpose(order))
 
@@ -149,18 +149,30 @@ def stored(held: Cells, shape: Sequence[int], region: Region | None, value: Cell
         return value
     if isinstance(held, int) and isinstance(value, int) and held == value:
         return held
-    if region is None or not region.inside(shape) or not cells.followed(shape):
+    if region is None or not region.inside(shape):
         return _somewhere(held, value)
-    slices = region.slices
+    slices, box = region.slices, _as_stored(value, region)
     assert slices is not None
-    codes = np.array(cells.spread(held, shape))
+    old = np.asarray(held, np.uint8).reshape((1,) * len(shape) if isinstance(held, int) else held.shape)
+    same = [
+        exact(side.start) == 0 and side.size == extent and kept == new == 1
+        for side, extent, kept, new in zip(region.sides, shape, old.shape, box.shape, strict=True)
+    ]
+    sizes = [1 if uniform else extent for uniform, extent in zip(same, shape, strict=True)]
+    if not cells.followed(sizes):
+        return _somewhere(held, value)
+    codes = np.array(np.broadcast_to(old, sizes))
+    codes[tuple(slice(None) if size == 1 else side for side, size in zip(slices, sizes, strict=True))] = box
+    return cells.narrow(codes)
+
+
+def _as_stored(value: Cells, region: Region) -> cells.Array:
+    """The cells of a value that has the view's shape, on the buffer's axes."""
     if isinstance(value, int):
-        codes[slices] = value
-    else:
-        order = np.argsort(region.seen)
-        box = [side.size for side in region.sides]
-        codes[slices] = value.transpose(order).reshape(box)
-    return cells.slim(codes)
+        return np.full((1,) * len(region.sides), value, np.uint8)
+    sizes = iter(value.transpose(np.argsort(region.seen)).shape)
+    whole = [next(sizes) if axis in region.seen else 1 for axis in range(len(region.sides))]
+    return value.transpose(np.argsort(region.seen)).reshape(whole)
 
 
 def _somewhere(held: Cells, value: Cells) -> Cells:

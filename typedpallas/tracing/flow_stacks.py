@@ -12,7 +12,11 @@ from typedpallas.tracing.flow_state import PLAIN, Bound, Origin
 
 def part(bound: Bound, at: int | None) -> Bound:
     """What a turn gets of a value; ``at`` is the element, none where it is one of several."""
-    found = cells.one(bound.cells) if isinstance(bound.cells, int) or at is None else cells.slim(bound.cells[at])
+    found = (
+        cells.one(bound.cells)
+        if isinstance(bound.cells, int) or at is None
+        else cells.slim(bound.cells[at if len(bound.cells) > 1 else 0])
+    )
     return replace(bound, cells=found, number=None, known=None) if cells.worst(found) else PLAIN
 
 
@@ -37,6 +41,6 @@ class Stack:
     def whole(self) -> Bound:
         """All turns together."""
         found = (
-            cells.slim(self._codes) if self._codes.shape == self._shape else cells.one(cells.doubtful(self._codes))
+            cells.narrow(self._codes) if self._codes.shape == self._shape else cells.one(cells.doubtful(self._codes))
         )
         return Bound(cells=found, origin=self._origin) if cells.worst(found) else PLAIN

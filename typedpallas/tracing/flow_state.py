@@ -131,7 +131,7 @@ class Bound:
 
 
 def _fit(left: Cells, right: Cells) -> bool:
-    return isinstance(left, int) or isinstance(right, int) or left.shape == right.shape
+    return cells.alike(left, right)
 
 
 PLAIN = Bound()
