@@ -73,14 +73,17 @@ def _copy_out(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
 
 @handles("commit_group")
 def _commit_group(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
-    thread.committed += 1
+    for each in (thread, *thread.warps):
+        each.committed += 1
     return ()
 
 
 @handles("wait_smem_to_gmem")
 def _wait_out(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
-    thread.learn({("copy out", thread.number): thread.committed - step.eqn.params["n"]})
-    thread.drained = thread.committed
+    """Each of a warpgroup's threads waits for its own copies, those of its warps too."""
+    for each in (thread, *thread.warps):
+        thread.learn({("copy out", each.number): each.committed - step.eqn.params["n"]})
+        each.drained = each.committed
     return ()
 
 

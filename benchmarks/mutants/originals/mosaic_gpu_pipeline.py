@@ -1,4 +1,4 @@
-"""A product on Hopper through `emit_pipeline`: each step leaves one product in flight, and its blocks a step longer."""
+"""A product on Hopper through `emit_pipeline`: each step leaves one product in flight, its blocks a step longer."""
 
 import functools
 
