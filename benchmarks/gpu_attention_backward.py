@@ -6,6 +6,7 @@ come scaled, for one of JAX's kernels has no scale.
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -46,7 +47,7 @@ def _problem(key: jax.Array, name: str, shape: tuple[int, ...], causal: bool, dt
     arrays = tuple(x.astype(dtype) for x in (q * head_dim**-0.5, k, v, d_out))
     ours = (
         _entry(_label(t), functools.partial(_ours, t, causal), "ours")
-        for t in configurations(length, head_dim, causal, quick)
+        for t in configurations(arrays[0], arrays[1], quick)
     )
     return Problem(
         name,
@@ -58,19 +59,17 @@ def _problem(key: jax.Array, name: str, shape: tuple[int, ...], causal: bool, dt
     )
 
 
-def configurations(length: int, head_dim: int, causal: bool, quick: bool) -> list[BackwardTuning]:
+def configurations(q: jax.Array, k: jax.Array, quick: bool) -> list[BackwardTuning]:
     """Those worth trying, the default first."""
-    found = [backward_default(length, length, head_dim, causal)]
+    found = [backward_default(q, k)]
     if not quick:
-        blocks = (64, 128) if head_dim <= 64 else (64,)
-        found += [BackwardTuning(block_q=block_q, take_turns=turns) for block_q in blocks for turns in (True, False)]
-    parts = (t for t in dict.fromkeys(found) if t.by_queries or head_dim >= 128)
-    return [t for t in parts if length % t.block_k == 0 and length % t.block_q == 0]
+        found += [replace(found[0], apart=not found[0].apart)] * (q.shape[2] > k.shape[2])
+    return found
 
 
 def _label(tuning: BackwardTuning) -> str:
-    turns = "" if tuning.take_turns else ", no turns"
-    return f"{tuning.groups}x{tuning.group_keys} keys, {tuning.block_q} queries, {tuning.stages} stages{turns}"
+    apart = ", heads apart" if tuning.apart else ""
+    return f"{tuning.groups}x{tuning.group_keys} keys, {tuning.block_q} queries, {tuning.stages} stages{apart}"
 
 
 def _entry(name: str, forward: Callable[..., jax.Array], who: str) -> Entry:

@@ -4,6 +4,7 @@ What the forward pass keeps is there before anything is timed. XLA keeps what it
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,8 +43,11 @@ def _problem(key: jax.Array, name: str, what: str, dtype: Any, quick: bool) -> P
     if what != "softmax":
         again = functools.partial(_again, forward)
         xla.append(Entry("XLA, statistics made anew", again, "vendor"))
-    warps = (8,) if quick else (4, 8, 16)
-    entries = [Entry(f"{n} warps", functools.partial(_ours, what, n), "ours", _prepared(what)) for n in warps]
+    ways = list(itertools.product((8, 16), (256, 512, 1024, 2048)))[: 1 if quick else None]
+    entries = [
+        Entry(f"{warps} warps, {n} programs", functools.partial(_ours, what, warps, n), "ours", _prepared(what))
+        for warps, n in (ways if count else ((8, 1), (16, 1)))
+    ]
     size = SHAPE[0] * SHAPE[1] * jnp.dtype(dtype).itemsize
     reference = functools.partial(_wide, forward)
     entries += _shipped(what)
@@ -69,11 +73,11 @@ def _prepared(what: str) -> Callable[..., tuple[Any, ...]] | None:
     return lambda x, d_out: (jax.jit(jax.nn.softmax)(x.astype(jnp.float32)).astype(x.dtype), d_out)
 
 
-def _ours(what: str, warps: int, x: jax.Array, *rest: jax.Array) -> tuple[jax.Array, ...]:
+def _ours(what: str, warps: int, programs: int, x: jax.Array, *rest: jax.Array) -> tuple[jax.Array, ...]:
     kernel, count = KERNELS[what]
     weight = rest[0] if count else None
     options = {"epsilon": EPSILON} if count else {}
-    d_x, *sums = ours.run(kernel, (rest[-1], x), weight, count, warps, **options)
+    d_x, *sums = ours.run(kernel, (rest[-1], x), weight, count, warps, programs, **options)
     return d_x, *(part.astype(rest[0].dtype) for part in sums)
 
 

@@ -17,7 +17,7 @@ from typedpallas.events import Backend
 from typedpallas.kernels import defaults
 from typedpallas.launching.choose import choices
 
-_PROGRAMS = 512
+PROGRAMS = 512
 """Of a GPU, each with as many rows: about what an H200 runs at once."""
 
 
@@ -128,6 +128,7 @@ def run(
     weight: jax.Array | None,
     sums: int,
     warps: int | None = None,
+    programs: int = PROGRAMS,
     **options: float,
 ) -> tuple[jax.Array, ...]:
     """The gradient of the rows (the last axis), and of as many parameters as there are ``sums``, in float32.
@@ -138,13 +139,14 @@ def run(
         weight: the parameter, shape ``arrays[0].shape[-1:]``.
         sums: how many parameters there are.
         warps: of Triton.
+        programs: of a GPU, at most, where there are parameters.
         options: of the kernel.
     """
     first = arrays[0]
     columns = first.shape[-1]
     count = first.size // columns
     on_gpu = (way := choices(None, None)[0]).backend != "mosaic_tpu" and not way.interpret
-    parts, block = _parts(count, columns, first.dtype.itemsize, on_gpu and sums > 0)
+    parts, block = _parts(count, columns, first.dtype.itemsize, programs if on_gpu and sums else 1)
     whole = -(-count // (parts * block)) * parts * block
     flat = [_padded(x.reshape(count, columns), whole).reshape(parts, whole // parts, columns) for x in arrays]
     call = launch(kernel, sums, tuple(options.items()), "triton" if on_gpu else None, warps if on_gpu else None)
@@ -154,12 +156,10 @@ def run(
     return d_x, *(part.sum(axis=(0, 1)) for part in partial)
 
 
-def _parts(count: int, columns: int, itemsize: int, split: bool) -> tuple[int, int]:
+def _parts(count: int, columns: int, itemsize: int, programs: int) -> tuple[int, int]:
     """Parts of the rows that run side by side, and rows of a block."""
-    block = defaults.rows(count, columns, itemsize)
-    if not split:
-        return 1, block
-    return next((n for n in range(min(_PROGRAMS, count), _PROGRAMS // 2, -1) if count % n == 0), _PROGRAMS), block
+    whole = (n for n in range(min(programs, count), programs // 2, -1) if count % n == 0)
+    return next(whole, programs), defaults.rows(count, columns, itemsize)
 
 
 def _padded(rows: jax.Array, count: int) -> jax.Array:

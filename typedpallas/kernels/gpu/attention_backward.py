@@ -32,6 +32,7 @@ def attention_backward_kernel[
     B: Dim,
     H: Dim,
     HK: Dim,
+    HO: Dim,
     NQ: Dim,
     NK: Dim,
     D: Multiple[L[64]],
@@ -49,8 +50,8 @@ def attention_backward_kernel[
     lse: In[GMEM, f32, B, H, NQ],
     delta: In[GMEM, f32, B, H, NQ],
     d_q: InOut[GMEM, f32, B, NQ, H, D],
-    d_k: Out[GMEM, T, B, NK, HK, D],
-    d_v: Out[GMEM, T, B, NK, HK, D],
+    d_k: Out[GMEM, T, B, NK, HO, D],
+    d_v: Out[GMEM, T, B, NK, HO, D],
     k_slot: Scratch[SMEM, T, BK, D],
     v_slot: Scratch[SMEM, T, BK, D],
     q_slots: Scratch[SMEM, T, S, BQ, D],
@@ -66,13 +67,12 @@ def attention_backward_kernel[
     d_out_freed: Scratch[Barrier, S],
     ready: Scratch[Barrier, L[2]],
     done: Scratch[Barrier, L[2]],
-    go: Scratch[Barrier, G],
     *,
     tuning: BackwardTuning,
     causal: bool,
     scale: float,
 ) -> None:
-    """One block of keys of one head of keys.
+    """One block of keys of one head: of keys, or of queries if ``HO`` counts those.
 
     ``lse`` and ``delta`` are, of each query, the logarithm to base 2 of its sum of exponentials and the sum of the
     products of its result and the result's gradient. ``d_q`` lacks the factor ``scale``.
@@ -81,7 +81,7 @@ def attention_backward_kernel[
     slots = Slots(k_slot, v_slot, d_scores_slots, d_q_slots, ready, done)
     queries = Ring((q_slots, lse_slots), q_filled, q_freed, tuning.stages)
     gradients = Ring((d_out_slots, delta_slots), d_out_filled, d_out_freed, tuning.stages)
-    block = Block(whole, slots, queries, gradients, kv_filled, go, tuning, causal, scale)
+    block = Block(whole, slots, queries, gradients, kv_filled, tuning, causal, scale)
     group = lax.axis_index("warpgroup")
 
     @pl.when(group < tuning.groups)
@@ -105,14 +105,16 @@ def launch(q: Any, k: Any, *, causal: bool, scale: float, tuning: BackwardTuning
     tuning.check(queries, keys, head_dim)
     if heads % kv_heads:
         raise LaunchError(f"flash attention: {kv_heads} heads of keys do not divide {heads} heads of queries")
+    blocks = heads if tuning.apart else kv_heads
     group_queries, group_dims = tuning.group_queries(head_dim)
     return kernel(
         functools.partial(attention_backward_kernel, tuning=tuning, causal=causal, scale=scale),
         Mesh(
-            grid={"tile": keys // tuning.block_k, "head": kv_heads, "batch": batch},
+            grid={"tile": keys // tuning.block_k, "head": blocks, "batch": batch},
             threads={"warpgroup": tuning.groups + 1},
         ),
         dims={
+            "HO": blocks,
             "G": tuning.groups,
             "BQ": tuning.block_q,
             "BK": tuning.block_k,

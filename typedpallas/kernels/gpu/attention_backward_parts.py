@@ -55,7 +55,6 @@ class Block:
     queries: Ring
     gradients: Ring
     kv_filled: Any
-    go: Any
     tuning: BackwardTuning
     causal: bool
     scale: float
@@ -64,12 +63,13 @@ class Block:
     def keys(self) -> tuple[Any, Any, Any]:
         """The block's keys, as an index of the arrays."""
         size = self.tuning.block_k
-        return lax.axis_index("batch"), pl.ds(lax.axis_index("tile") * size, size), lax.axis_index("head")
+        head = lax.div(lax.axis_index("head"), int(self.whole.d_k.shape[2]) // int(self.whole.k.shape[2]))
+        return lax.axis_index("batch"), pl.ds(lax.axis_index("tile") * size, size), head
 
     @property
     def shared(self) -> int:
-        """Heads of queries of one head of keys."""
-        return int(self.whole.q.shape[2]) // int(self.whole.k.shape[2])
+        """Heads of queries that this block goes through."""
+        return int(self.whole.q.shape[2]) // int(self.whole.d_k.shape[2])
 
     @property
     def first(self) -> Any:
@@ -84,9 +84,10 @@ class Block:
         """Blocks of queries of one head."""
         return int(self.whole.q.shape[1]) // self.tuning.block_q - self.first
 
-    def place(self, head: Any, step: Any) -> tuple[Any, Any, Any]:
-        """Batch, queries and head of a step."""
+    def place(self, number: Any) -> tuple[Any, Any, Any]:
+        """Batch, queries and head of a step; steps are counted through all heads."""
         size = self.tuning.block_q
+        head, step = (0, number) if self.shared == 1 else (lax.div(number, self.count), lax.rem(number, self.count))
         return (
             lax.axis_index("batch"),
             pl.ds((self.first + step) * size, size),
@@ -99,16 +100,14 @@ class Block:
         plgpu.copy_gmem_to_smem(whole.k.at[self.keys], self.slots.k, self.kv_filled)
         plgpu.copy_gmem_to_smem(whole.v.at[self.keys], self.slots.v, self.kv_filled)
 
-        @pl.loop(0, self.shared)
-        def _(head: Any) -> None:
-            @pl.loop(0, self.count)
-            def _(step: Any) -> None:
-                batch, queries, number = self.place(head, step)
-                now = head * self.count + step
-                self.queries.fill(now, whole.q.at[batch, queries, number], whole.lse.at[batch, number, queries])
-                self.gradients.fill(
-                    now, whole.d_out.at[batch, queries, number], whole.delta.at[batch, number, queries]
-                )
+        steps = self.shared * self.count
+
+        @pl.loop(0, steps + 1)
+        def _(now: Any) -> None:
+            number = lax.min(now, steps - 1)
+            batch, queries, head = self.place(number)
+            self.queries.fill(now, whole.q.at[batch, queries, head], whole.lse.at[batch, head, queries])
+            self.gradients.fill(now, whole.d_out.at[batch, queries, head], whole.delta.at[batch, head, queries])
 
     def compute(self, group: Any) -> None:
         """A warpgroup that computes."""
@@ -143,13 +142,13 @@ class Group:
     def run(self) -> None:
         """All queries that see the keys. The first product for the gradients of queries is one of zeros."""
         block = self.block
-        if block.tuning.take_turns:
-            pl.when(self.group == block.tuning.groups - 1)(lambda: plgpu.barrier_arrive(block.go.at[0]))
         part = block.slots.d_scores.at[0, self._mine]
         part[...] = jnp.zeros(part.shape, part.dtype)
         plgpu.commit_smem()
         plgpu.barrier_arrive(block.slots.ready.at[0])
         plgpu.barrier_arrive(block.slots.done.at[1])
+        self._begin(0)
+        plgpu.wgmma_wait(0)
 
         if block.shared == 1:
             self._head(0)
@@ -162,7 +161,7 @@ class Group:
         block = self.block
         masked: Any = 0
         if block.causal:
-            masked = lax.min(block.count, block.tuning.masked)
+            masked = 1 if block.tuning.masked == 1 else lax.min(block.count, block.tuning.masked)
             pl.loop(0, masked)(functools.partial(self._again, True, head))
         pl.loop(masked, block.count)(functools.partial(self._again, False, head))
 
@@ -173,16 +172,19 @@ class Group:
 
     def _again(self, masked: bool, head: Any, step: Any) -> None:
         """A step whose addresses are computed anew: all of them kept would not fit the registers."""
-        replace(self, group=lax.optimization_barrier(self.group))._step(masked, head, step)
+        group, head, step = lax.optimization_barrier((self.group, jnp.int32(head), step))
+        replace(self, group=group)._step(masked, head, step)
 
     def _step(self, masked: bool, head: Any, step: Any) -> None:
-        """One block of queries; the gradients of the queries of the step before.
+        """One block of queries, the scores of the next, and the gradients of the queries of the one before.
 
-        So a warpgroup need not wait for what the other makes in the same step.
+        So a warpgroup need not wait for what the other makes in the same step, and has products in flight while it
+        computes weights and while it stores.
         """
         block, slots = self.block, self.block.slots
         now = head * block.count + step
-        weights, d_scores, queries, gradients = self._weights(masked, now, step)
+        weights, d_scores = self._weights(masked, now, step)
+        (queries, _), (gradients, _) = block.queries.at(now), block.gradients.at(now)
         self.d_q[...] = zeros(self.d_q.shape)
         plgpu.wgmma(self.d_v, weights, gradients)
         slot = lax.rem(now + 1, 2)
@@ -195,7 +197,9 @@ class Group:
         sums = self._d_q(now)
         block.queries.give_back(now)
         block.gradients.give_back(now)
+        self._begin(now + 1)
         self._add(lax.max(now - 1, 0), sums)
+        plgpu.wgmma_wait(0)  # no product may be in flight from one turn of a loop to the next
 
     def _d_q(self, use: Any) -> jax.Array:
         """From what all warpgroups have put into a slot; ``use`` counts how often slots were filled."""
@@ -206,20 +210,26 @@ class Group:
         plgpu.barrier_arrive(slots.done.at[slot])
         return sums
 
-    def _weights(self, masked: bool, now: Any, step: Any) -> tuple[jax.Array, jax.Array, Any, Any]:
-        """Weights and gradients of the scores, both as operands, and the slots of queries and of gradients."""
+    def _begin(self, now: Any) -> None:
+        """The scores of a step; those of the one after the last go unused."""
         block = self.block
-        for ref in (self.scores, self.d_weights):
-            ref[...] = zeros(ref.shape)
-        queries, lse = block.queries.take(now)
-        if block.tuning.take_turns:
-            plgpu.barrier_wait(block.go.at[self.group])
+        self.scores[...] = zeros(self.scores.shape)
+        queries, _ = block.queries.take(now)
         plgpu.wgmma(self.scores, block.slots.k.at[self._mine], queries.transpose((1, 0)))
-        gradients, delta = block.gradients.take(now)
+
+    def _begin_weights(self, now: Any) -> None:
+        """The gradients of the weights."""
+        block = self.block
+        self.d_weights[...] = zeros(self.d_weights.shape)
+        gradients, _ = block.gradients.take(now)
         plgpu.wgmma(self.d_weights, block.slots.v.at[self._mine], gradients.transpose((1, 0)))
-        if block.tuning.take_turns:
-            plgpu.barrier_arrive(block.go.at[lax.rem(self.group + 1, block.tuning.groups)])
-        scores = plgpu.wgmma_accumulator_load(self.scores, wait_n=1)
+
+    def _weights(self, masked: bool, now: Any, step: Any) -> tuple[jax.Array, jax.Array]:
+        """Weights and gradients of the scores, both as operands."""
+        block = self.block
+        (queries, lse), (_, delta) = block.queries.at(now), block.gradients.at(now)
+        scores = plgpu.wgmma_accumulator_load(self.scores, wait_n=0)
+        self._begin_weights(now)
         logarithms = plgpu.load(lse, layout=plgpu.Layout.WGMMA.reduce(0))
         exponents = scores * (block.scale * math.log2(math.e)) - columns(logarithms, scores)
         weights = jnp.exp2(exponents)
@@ -229,7 +239,7 @@ class Group:
         d_weights = plgpu.wgmma_accumulator_load(self.d_weights, wait_n=0)
         sums = plgpu.load(delta, layout=plgpu.Layout.WGMMA.reduce(0))
         d_scores = narrow.astype(jnp.float32) * (d_weights - columns(sums, d_weights))
-        return narrow, lax.optimization_barrier(d_scores.astype(queries.dtype)), queries, gradients
+        return narrow, lax.optimization_barrier(d_scores.astype(queries.dtype))
 
     def _visible(self, scores: jax.Array, step: Any) -> jax.Array:
         tuning = self.block.tuning
@@ -251,29 +261,28 @@ class Group:
     def _add(self, number: Any, sums: jax.Array) -> None:
         """Add up the gradients of the queries of a step."""
         block, tuning = self.block, self.block.tuning
-        step = lax.rem(number, block.count)
         slot = block.slots.d_q.at[self.group]
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
         slot[...] = sums
         plgpu.commit_smem()
-        batch, _, head = block.place(lax.div(number, block.count), step)
-        first = (block.first + step) * tuning.block_q
+        batch, queries, head = block.place(number)
         count, width = sums.shape
         if tuning.by_queries:
-            place = block.whole.d_q.at[batch, pl.ds(first + self.group * count, count), head]
+            place = block.whole.d_q.at[batch, pl.ds(queries.start + self.group * count, count), head]
         else:
-            place = block.whole.d_q.at[batch, pl.ds(first, count), head, pl.ds(self.group * width, width)]
+            place = block.whole.d_q.at[batch, queries, head, pl.ds(self.group * width, width)]
         plgpu.copy_smem_to_gmem(slot, place, reduction_op="add")
 
     def _finish(self, steps: Any) -> None:
         """The last product; what keys and values get, through their own slots, which then nobody reads any more."""
         block = self.block
+        plgpu.wgmma_wait(0)
         self.d_q[...] = zeros(self.d_q.shape)
         self._add(steps - 1, self._d_q(steps))
         plgpu.barrier_wait(block.slots.done.at[lax.rem(steps, 2)])
-        batch, _, head = block.keys
+        batch, _, _ = block.keys
         first = lax.axis_index("tile") * block.tuning.block_k + self.group * block.tuning.group_keys
-        place = batch, pl.ds(first, block.tuning.group_keys), head
+        place = batch, pl.ds(first, block.tuning.group_keys), lax.axis_index("head")
         k_slot, v_slot = block.slots.k.at[self._mine], block.slots.v.at[self._mine]
         v_slot[...] = self.d_v[...].astype(v_slot.dtype)
         k_slot[...] = (self.d_k[...] * block.scale).astype(k_slot.dtype)

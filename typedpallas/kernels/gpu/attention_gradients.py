@@ -41,11 +41,19 @@ def attention_backward(
         The shapes and types of ``q``, ``k`` and ``v``. Sums are float32; those of ``q`` are added in no fixed order.
     """
     factor = q.shape[3] ** -0.5 if scale is None else scale
-    chosen = tuning or backward_default(q.shape[1], k.shape[1], q.shape[3], causal)
-    delta = jnp.einsum("bqhd,bqhd->bhq", out, d_out, preferred_element_type=jnp.float32)
+    chosen = tuning or backward_default(q, k)
+    delta = jnp.moveaxis((out.astype(jnp.float32) * d_out.astype(jnp.float32)).sum(axis=-1), 1, 2)
     run = launch(q, k, causal=causal, scale=factor, tuning=chosen)
     d_q, d_k, d_v = run(q, k, v, d_out, lse * math.log2(math.e), delta, jnp.zeros(q.shape, jnp.float32))
-    return (d_q * factor).astype(q.dtype), d_k, d_v
+    return (d_q * factor).astype(q.dtype), _summed(d_k, k), _summed(d_v, v)
+
+
+def _summed(gradients: jax.Array, like: jax.Array) -> jax.Array:
+    """Over the heads of queries that share a head of keys."""
+    if gradients.shape == like.shape:
+        return gradients
+    parts = gradients.reshape(*like.shape[:3], -1, like.shape[3])
+    return parts.astype(jnp.float32).sum(axis=3).astype(like.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5, 6))

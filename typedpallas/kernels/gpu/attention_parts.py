@@ -10,8 +10,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-MASKED = -1e30
-"""The score of a key that a query may not see: finite, so that no row's maximum is minus infinity."""
+MASKED = -(2.0**100)
+"""The score of a key that a query may not see: finite, so that no row's maximum is minus infinity.
+
+A power of two, for a row that sees nothing yet computes ``exp2(MASKED * scale - highest)`` where ``highest`` is the
+rounded product: what the rounding takes away is far from zero for other numbers.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,12 @@ class Ring:
 
     def take(self, step: Any) -> Any:
         """The slot's ref, or the refs of its parts, when it is filled."""
+        plgpu.barrier_wait(self.filled.at[lax.rem(step, self.stages)])
+        return self.at(step)
+
+    def at(self, step: Any) -> Any:
+        """The slot's ref, or the refs of its parts, when it was taken before."""
         slot = lax.rem(step, self.stages)
-        plgpu.barrier_wait(self.filled.at[slot])
         parts = tuple(slots.at[slot] for slots in self.slots)
         return parts[0] if len(parts) == 1 else parts
 

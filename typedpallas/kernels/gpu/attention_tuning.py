@@ -3,9 +3,11 @@
 import functools
 import heapq
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from typedpallas.kernels.gpu.device import multiprocessors
 from typedpallas.launching.errors import LaunchError
 
 _CACHE_BYTES = 32 * 2**20
@@ -123,8 +125,8 @@ class BackwardTuning:
     """Keys of one block, which its warpgroups share out."""
     stages: int = 2
     """Slots of the rings of queries and of the gradients of results."""
-    take_turns: bool = True
-    """Warpgroups begin their products in turn, so that one's elementwise part runs beside another's products."""
+    apart: bool = False
+    """Heads of queries that share keys go to blocks of their own; what they give the keys is summed afterwards."""
 
     @property
     def group_keys(self) -> int:
@@ -163,8 +165,8 @@ class BackwardTuning:
                 raise LaunchError(f"flash attention, backward: expected 64 {what} for each warpgroup, found {size}")
 
 
-def backward_default(queries: int, keys: int, head_dim: int, causal: bool) -> BackwardTuning:
-    """Fast on an H200 where it fits."""
-    if head_dim <= 64:
-        return BackwardTuning(block_q=128 if queries % 128 == 0 else 64)
-    return BackwardTuning()
+def backward_default(q: Any, k: Any) -> BackwardTuning:
+    """Fast on an H200 where it fits. ``q`` and ``k`` have shapes as `attention` takes them."""
+    (batch, queries, _, head_dim), (_, keys, kv_heads, _) = q.shape, k.shape
+    few = batch * kv_heads * (keys // 128) < multiprocessors()
+    return BackwardTuning(block_q=128 if head_dim <= 64 and queries % 128 == 0 else 64, apart=few)
