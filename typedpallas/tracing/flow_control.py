@@ -3,7 +3,7 @@
 import functools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,8 @@ _PHASED = 16
 """A walk that unrolls fewer turns takes all those between the first and the last as one."""
 _EDGE = 4
 """How many turns at either end of a long loop are walked by themselves, where those between come in phases."""
+_NEAR = 3
+"""How many turns before and after one that a body compares with."""
 _TRIES = 5
 """Walks of a loop's body until nothing changes any more; then everything that it may change is forgotten."""
 
@@ -76,8 +78,7 @@ def _scan(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
             stack.put(made, at)
         return results[:carried]
 
-    every = run.plans.period(body) if run.unroll >= _PHASED else 1
-    carry = _turns(run, length, carry, strides, turn, every)
+    carry = _turns(run, body, length, carry, turn, strides)
     return [*carry, *(stack.whole() for stack in stacks)]
 
 
@@ -105,38 +106,69 @@ def _strides(body: Any, consts: int, carried: int) -> list[int | None]:
     return found
 
 
-def _turns(run: Run, length: int, carry: list[Bound], strides: Sequence[int | None], turn: Turn, every: int) -> Any:
-    """A loop of known length: turn by turn where it is short, else the first ones, those between, the last ones.
+def _turns(run: Run, body: Any, length: int, carry: list[Bound], turn: Turn, strides: Sequence[int | None]) -> Any:
+    """A loop of known length: turn by turn where it is short, else some turns so and those between together.
 
-    Those between are walked ``every`` at a time, each of them for all the turns that many apart.
+    Those between are walked a period at a time, each turn of it for all the turns that many apart.
     """
-    if length <= run.unroll:
-        for number in range(length):
-            carry = turn((number, number), carry)
-        return carry
     start = carry
-    first, last = (1, 1) if every == 1 else (_EDGE, _EDGE)
-    first += (length - first - last) % every
-    for number in range(first):
-        carry = turn((number, number), carry)
-    between = [Stepped.of(first + k, length - last - every + k, every) for k in range(every)]
-    if length > first + last:
-        known = [[_at(bound, stride, number) for bound, stride in _pairs(start, strides)] for number in between]
-
-        def group(given: list[Bound]) -> list[Bound]:
-            for number, settled in zip(between, known, strict=True):
-                given = turn(number, _fixed(given, settled))
-            return given
-
-        carry = settle(run, _fixed(carry, known[0]), known[0], group)
-    for number in range(length - last, length):
-        at = [_at(bound, stride, (number, number)) for bound, stride in _pairs(start, strides)]
-        carry = turn((number, number), _fixed(carry, at))
+    every = run.plans.period(body) if run.unroll >= _PHASED else 1
+    alone = set(range(length))
+    if length > run.unroll:
+        alone = _alone(length, 1 if every == 1 else _EDGE, run.plans.compared(body) if run.unroll >= _PHASED else ())
+    for low, high in _runs(length, alone, every):
+        if low == high:
+            known = [_at(bound, stride, (low, low)) for bound, stride in zip(start, strides, strict=True)]
+            carry = turn((low, low), _fixed(carry, known))
+        else:
+            carry = _between(
+                run,
+                [Stepped.of(low + k, high - every + 1 + k, every) for k in range(every)],
+                start,
+                carry,
+                turn,
+                strides,
+            )
     return carry
 
 
-def _pairs(start: Sequence[Bound], strides: Sequence[int | None]) -> list[tuple[Bound, int | None]]:
-    return list(zip(start, strides, strict=True))
+def _alone(length: int, edge: int, compared: Sequence[int]) -> set[int]:
+    """The turns that are walked by themselves: the first, the last, and those around numbers that are looked for."""
+    found = {*range(edge), *range(length - edge, length)}
+    for number in compared:
+        found |= set(range(max(number - _NEAR, 0), min(number + _NEAR + 1, length)))
+    return found
+
+
+def _runs(length: int, alone: set[int], every: int) -> Iterator[tuple[int, int]]:
+    """All turns in order, single ones and runs of whole periods."""
+    low = 0
+    while low < length:
+        high = next((k for k in range(low, length) if k in alone), length)
+        first = min(low + (high - low) % every, length) if high > low else low + 1
+        yield from ((k, k) for k in range(low, first))
+        if first < high:
+            yield first, high - 1
+        low = max(first, high)
+
+
+def _between(
+    run: Run,
+    numbers: Sequence[Number],
+    start: list[Bound],
+    carry: list[Bound],
+    turn: Turn,
+    strides: Sequence[int | None],
+) -> list[Bound]:
+    """Turns of a period, each for all that are like it."""
+    known = [[_at(bound, stride, number) for bound, stride in zip(start, strides, strict=True)] for number in numbers]
+
+    def group(given: list[Bound]) -> list[Bound]:
+        for number, settled in zip(numbers, known, strict=True):
+            given = turn(number, _fixed(given, settled))
+        return given
+
+    return settle(run, _fixed(carry, known[0]), known[0], group)
 
 
 def _at(start: Bound, stride: int | None, turns: Number) -> Bound | None:

@@ -18,6 +18,8 @@ CONTROL = frozenset(
 )
 _LONGEST = 8
 """Longer periods are not followed."""
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_MOST_COMPARED = 4
 _STATEFUL = frozenset({"get_barrier_semaphore"})
 
 
@@ -49,6 +51,7 @@ class Plans:
         self._known: dict[int, Plan] = {}
         self._refs: dict[int, bool] = {}
         self._periods: dict[int, int] = {}
+        self._compared: dict[int, tuple[int, ...]] = {}
 
     def of(self, jaxpr: Any) -> Plan:
         """The plan of a jaxpr, open or closed."""
@@ -91,6 +94,24 @@ class Plans:
             found = math.lcm(*(by for by in _divisors(opened) if by <= _LONGEST))
             self._periods[id(opened)] = found if found <= _LONGEST else 1
         return self._periods[id(opened)]
+
+    def compared(self, jaxpr: Any) -> tuple[int, ...]:
+        """The first few constants, beside 0, that a body compares whole scalars with."""
+        opened = jaxapi.open_jaxpr(jaxpr)
+        if id(opened) not in self._compared:
+            self._compared[id(opened)] = tuple(sorted(set(_constants(opened)) - {0}))[:_MOST_COMPARED]
+        return self._compared[id(opened)]
+
+
+def _constants(jaxpr: Any) -> Iterator[int]:
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in _COMPARISONS and numbers.is_number(eqn.outvars[0]):
+            for atom in eqn.invars:
+                value = numbers.exact(numbers.literal(atom.val)) if jaxapi.is_literal(atom) else None
+                if value is not None:
+                    yield value
+        for inner in jaxapi.inner_jaxprs(eqn):
+            yield from _constants(jaxapi.open_jaxpr(inner))
 
 
 def _divisors(jaxpr: Any) -> Iterator[int]:
