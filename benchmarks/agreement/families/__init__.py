@@ -6,10 +6,7 @@ from benchmarks.agreement.families.blocks import Blocks, GpuBlocks
 from benchmarks.agreement.families.capacity import Capacity
 from benchmarks.agreement.families.copies import Copies
 from benchmarks.agreement.families.matmuls import Matmul
-from benchmarks.agreement.families.mosaic_gpu import MosaicCopy, MosaicProduct
-from benchmarks.agreement.families.mosaic_gpu_memory import MosaicBuffers, MosaicPipeline
 from benchmarks.agreement.families.padding import Padding
-from benchmarks.agreement.families.padding_gpu import GpuPadding
 from benchmarks.agreement.families.pipelines import Pipelines
 from benchmarks.agreement.families.slices import Slices
 from benchmarks.agreement.families.slices_dma import SliceCopies
@@ -29,11 +26,6 @@ _ALL = (
     Matmul,
     Copies,
     Padding,
-    GpuPadding,
-    MosaicProduct,
-    MosaicCopy,
-    MosaicBuffers,
-    MosaicPipeline,
     Pipelines,
 )
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
