@@ -47,6 +47,8 @@ class PaddedValue:
     """The array's elements along that axis."""
     loaded: tuple[int, int]
     """The elements that the last block or window takes: from, to (exclusive)."""
+    by: Literal["block", "load"] = "block"
+    """Whether a block takes them, or a load that goes past the end of a whole array."""
     primitive: str | None
     """What took them from their own positions to others, such as a sum; none if nothing did."""
     step: Point = ()

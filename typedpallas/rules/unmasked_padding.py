@@ -50,6 +50,7 @@ _WORDS = {
     "cummin": "the running minimum",
     None: "the result",
 }
+_TAKES = {"block": "holds", "load": "takes"}
 _NEUTRAL = {
     **dict.fromkeys(("reduce_max", "cummax", "argmax"), "-jnp.inf"),
     **dict.fromkeys(("reduce_min", "cummin", "argmin"), "jnp.inf"),
@@ -91,8 +92,8 @@ class UnmaskedPadding(Rule):
             what=_WORDS.get(event.primitive, f"`{event.primitive}`"),
             name=event.name,
             expected=f"elements below {event.extent} of axis {event.axis}",
-            found=f"{end - max(first, event.extent)} more, with no mask",
-            witness=f"{step} the block holds elements {first}:{end} of axis {event.axis}, "
+            found=f"{end - max(first, event.extent)} more, with no mask" if event.by == "block" else "some past that",
+            witness=f"{step} the {event.by} {_TAKES[event.by]} elements {first}:{end} of axis {event.axis}, "
             f"and the array ends at {event.extent}{_end(event)}",
             notes=(_note(context),),
             help=_help(event),
@@ -114,6 +115,8 @@ def _note(context: Context) -> str:
 
 
 def _help(event: PaddedValue) -> str:
+    if event.by == "load":
+        return f"let the load's mask end with the array, `mask=start + position < {event.extent}`"
     if event.primitive is None:
         return "let blocks of the result and of the operand end together, or use a block that divides the array"
     mask = f"`jnp.where(start + position < {event.extent}, value, {_NEUTRAL.get(event.primitive, '0.0')})`"

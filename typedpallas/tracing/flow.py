@@ -134,7 +134,7 @@ def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | Non
     visits = index_visits(kernel, position)
     if visits is None or visits.returns is not None or visits.outside is not None:
         return
-    if kernel.backend == "triton" and visits.shared is not None:
+    if kernel.backend == "triton" and visits.shared is not None and not _is_padding(claim):
         return
     origin = claim.origin
     everything = claim.output.number not in found.meant

@@ -96,6 +96,13 @@ def computed(*parts: Cells) -> Cells:
     return slim(np.minimum(worst, SPOILED).astype(np.uint8))
 
 
+def worse(left: Cells, right: Cells) -> Cells:
+    """The worse of both, element by element."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return slim(np.maximum(left, right).astype(np.uint8)) if _together(left, right) else unknown((left, right))
+
+
 def doubtful(cells: Cells) -> Cells:
     """A result that garbage may not reach."""
     if isinstance(cells, int):

@@ -85,6 +85,9 @@ class Grid:
             if flow_padding.is_partial(operand):
                 partial.append((buffer, operand))
                 self.run.padded[buffer.number] = flow_padding.kind(operand, self.fresh)
+            elif self.fresh and flow_padding.is_whole(operand):
+                self.run.padded[buffer.number] = "padding"
+                self.run.ending.add(buffer.number)
         self.windows, self.partial, self.frame = tuple(windows), tuple(partial), frame
 
     def _at_first(self, operand: Operand) -> int:

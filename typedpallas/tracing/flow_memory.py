@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_garbage
 from typedpallas.tracing import flow_regions as regions
 from typedpallas.tracing.flow_cells import Cells
 from typedpallas.tracing.flow_flights import early
+from typedpallas.tracing.flow_numbers import exact
 from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_regions import Region
 from typedpallas.tracing.flow_run import Frame, Run, handles, number_of, read, scope
@@ -70,7 +73,7 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     region = regions.resolve(transforms, buffer.shape, number_of(frame))
     adds = eqn.primitive.name == "addupdate"
     loads = value is None or adds or any(var in plan.used for var in eqn.outvars)
-    loaded = _loaded(run, eqn, buffer, region) if loads else PLAIN
+    loaded = _loaded(run, eqn, buffer, region, mask is not None) if loads else PLAIN
     span = None if mask is None else scope(plan, frame).of(mask)
     if not adds:
         loaded = _fitted(loaded, eqn.outvars[0].aval.shape)
@@ -86,13 +89,37 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     return [] if adds else [loaded]
 
 
-def _loaded(run: Run, eqn: Any, buffer: Buffer, region: Region | None) -> Bound:
+def _loaded(run: Run, eqn: Any, buffer: Buffer, region: Region | None, masked: bool) -> Bound:
     early(run, eqn, "load", buffer, region)
     held = run.state.cells[buffer.number]
+    if (
+        masked
+        and isinstance(held, int)
+        and held == cells.MEANT
+        and buffer.number in run.ending
+        and region is not None
+    ):
+        return _past_the_end(run, eqn, buffer, region)
     found = regions.taken(held, buffer.shape, region)
     if cells.worst(found) == cells.MEANT:
         return PLAIN
     return Bound(cells=found, origin=origin_of(run, eqn, buffer, region, held, found))
+
+
+def _past_the_end(run: Run, eqn: Any, buffer: Buffer, region: Region) -> Bound:
+    """What a masked load takes of an input, before the mask drops it: garbage where the input has ended."""
+    clip = region.clipped(buffer.shape)
+    if clip is None or clip[0].shape == region.shape:
+        return PLAIN
+    found: Cells = cells.MEANT
+    for axis, (size, kept) in enumerate(zip(region.shape, clip[0].shape, strict=True)):
+        along = np.arange(size).reshape([-1 if other == axis else 1 for other in range(len(region.shape))])
+        found = cells.worse(found, np.where(along < kept, cells.MEANT, cells.UNWRITTEN).astype(np.uint8))
+    sides = list(zip(clip[0].sides, region.sides, strict=True))
+    axis = next(k for k, (kept, side) in enumerate(sides) if kept.size < side.size)
+    start = exact(region.sides[axis].start) or 0
+    past = (axis, start, start + region.sides[axis].size)
+    return Bound(cells=found, origin=Origin(buffer, eqn, run.ids, None, past=past))
 
 
 def origin_of(run: Run, eqn: Any, buffer: Buffer, region: Region | None, held: Cells, found: Cells) -> Origin | None:
@@ -138,15 +165,22 @@ def put(
 ) -> None:
     """A value goes to a region, or, where that is masked, perhaps does not."""
     held = run.state.cells[buffer.number]
-    found = cells.computed(value.cells)
+    found, (is_masked, span) = cells.computed(value.cells), masked
+    clip = (
+        region.clipped(buffer.shape) if is_masked and region is not None and cells.fits(found, region.shape) else None
+    )
+    if clip is not None:
+        region, inside = clip
+        found = found if isinstance(found, int) else cells.slim(cells.part_of(found, inside))
+        span = None if span is None else (cells.part_of(span[0], inside), cells.part_of(span[1], inside))
     if not isinstance(found, int) and (region is None or not cells.fits(found, region.shape)):
         found = cells.one(found)
-    if masked[0]:
+    if is_masked:
         before = regions.taken(held, buffer.shape, region)
         fits = cells.alike(before, found)
         joined = cells.join(before, found) if fits else cells.MAYBE
         fits = fits and region is not None and not (isinstance(before, int) and before == found)
-        found = flow_garbage.chosen(masked[1], found, before, joined, region.shape) if fits and region else joined
+        found = flow_garbage.chosen(span, found, before, joined, region.shape) if fits and region else joined
     run.state.cells[buffer.number] = regions.stored(held, buffer.shape, region, found)
     if value.origin is not None and cells.worst(found) >= cells.SPOILED:
         run.state.origins[buffer.number] = value.origin

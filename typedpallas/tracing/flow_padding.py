@@ -13,6 +13,7 @@ from typedpallas.tracing.flow_cells import Cells
 from typedpallas.tracing.flow_claims import Garbage
 from typedpallas.tracing.flow_masks import Kind
 from typedpallas.tracing.flow_numbers import Number
+from typedpallas.tracing.flow_state import Origin
 from typedpallas.tracing.walk import KernelCall, Operand
 
 
@@ -28,6 +29,12 @@ def partial_axes(operand: Operand) -> Iterator[tuple[int, int, int]]:
 def is_partial(operand: Operand) -> bool:
     """Whether some block of an input reaches past its array's end."""
     return operand.role == "in" and operand.mapping is not None and any(True for _ in partial_axes(operand))
+
+
+def is_whole(operand: Operand) -> bool:
+    """Whether the window of an input is all of its array, but for axes of which it has one element."""
+    pairs = zip(operand.block or (), operand.array or (), strict=False)
+    return operand.role == "in" and operand.mapping is not None and all(a in ("squeezed", b) for a, b in pairs)
 
 
 def kind(operand: Operand, on_gpu: bool) -> Kind:
@@ -55,8 +62,8 @@ def in_window(operand: Operand, index: Sequence[Number]) -> Cells:
     for axis, start, code in tails:
         along = np.arange(whole[axis]).reshape([-1 if other == axis else 1 for other in seen])
         part = np.where(along < start, cells.MEANT, code).astype(np.uint8)
-        found = part if isinstance(found, int) else np.maximum(found, part)
-    return cells.MAYBE if not cells.followed(np.shape(found)) else found
+        found = cells.worse(found, part)
+    return found
 
 
 def _tail(size: int, extent: int, number: Number) -> tuple[int, int]:
@@ -75,22 +82,16 @@ def event(kernel: KernelCall, claim: Garbage, everything: bool, whole: bool | No
     assert origin is not None
     operand = kernel.operands[origin.buffer.number]
     point = tuple(0 if number is None else number[0] for number in origin.ids)
-    axes = list(partial_axes(operand))
-    index = _block(kernel, operand, point)
-    if not axes or index is None:
+    place = _loaded(operand, origin) if origin.past is not None else _in_block(kernel, operand, origin.element, point)
+    if place is None:
         return None
-    kept = [axis for axis, size in enumerate(operand.block or ()) if size != "squeezed"]
-    past = [
-        (axis, size, extent)
-        for axis, size, extent in axes
-        if origin.element is None or index[axis] * size + origin.element[kept.index(axis)] >= extent
-    ]
-    axis, size, extent = (past or axes)[0]
+    axis, extent, loaded = place
     return PaddedValue(
         name=operand.name,
         axis=axis,
         extent=extent,
-        loaded=(index[axis] * size, (index[axis] + 1) * size),
+        loaded=loaded,
+        by="block" if origin.past is None else "load",
         primitive=None if origin.mixed is None else origin.mixed.primitive.name,
         step=point,
         output=claim.output.name,
@@ -99,6 +100,36 @@ def event(kernel: KernelCall, claim: Garbage, everything: bool, whole: bool | No
         everything=everything,
         whole_result=whole,
     )
+
+
+type _Place = tuple[int, int, tuple[int, int]]
+"""An axis of an array, its extent, and the elements that are taken along it."""
+
+
+def _loaded(operand: Operand, origin: Origin) -> _Place:
+    """Where a load goes past the end of a window that is whole."""
+    assert origin.past is not None
+    axis, first, end = origin.past
+    kept = [number for number, size in enumerate(operand.block or ()) if size != "squeezed"]
+    return kept[axis], origin.buffer.shape[axis], (first, end)
+
+
+def _in_block(
+    kernel: KernelCall, operand: Operand, element: tuple[int, ...] | None, point: tuple[int, ...]
+) -> _Place | None:
+    """Where the block of a step reaches past its array's end."""
+    axes = list(partial_axes(operand))
+    index = _block(kernel, operand, point)
+    if not axes or index is None:
+        return None
+    kept = [axis for axis, size in enumerate(operand.block or ()) if size != "squeezed"]
+    past = [
+        (axis, size, extent)
+        for axis, size, extent in axes
+        if element is None or index[axis] * size + element[kept.index(axis)] >= extent
+    ]
+    axis, size, extent = (past or axes)[0]
+    return axis, extent, (index[axis] * size, (index[axis] + 1) * size)
 
 
 def _block(kernel: KernelCall, operand: Operand, point: tuple[int, ...]) -> tuple[int, ...] | None:

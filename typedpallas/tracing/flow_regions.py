@@ -68,6 +68,16 @@ class Region:
         slices = self.slices
         return slices is not None and all(part.stop <= extent for part, extent in zip(slices, shape, strict=True))
 
+    def clipped(self, shape: Sequence[int]) -> "tuple[Region, tuple[slice, ...]] | None":
+        """The part that lies within the buffer, and what part of the view that is; none where that is not known."""
+        sides = []
+        for side, extent in zip(self.sides, shape, strict=True):
+            start = exact(side.start)
+            if start is None or not 0 <= start < extent or side.stride != 1:
+                return None
+            sides.append(Side(side.start, min(side.size, extent - start)))
+        return Region(tuple(sides), self.seen), tuple(slice(0, sides[axis].size) for axis in self.seen)
+
 
 def whole(shape: Sequence[int]) -> Region:
     """All of a buffer."""

@@ -60,6 +60,8 @@ class Run:
     buffers: dict[Any, Buffer] = field(default_factory=dict)
     padded: dict[int, Kind] = field(default_factory=dict)
     """What lies past the ends of inputs whose blocks do not divide them, by the numbers of their windows."""
+    ending: set[int] = field(default_factory=set)
+    """Inputs of a GPU's program whose windows end where their arrays end: a load may go on behind that."""
     tokens: int = 0
 
     def buffer(self, key: Any, make: Callable[[int], Buffer]) -> Buffer:

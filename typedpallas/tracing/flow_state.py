@@ -38,6 +38,8 @@ class Origin:
     element: tuple[int, ...] | None
     mixed: Any = None
     """The first operation that took it from its own position to others, such as a sum."""
+    past: tuple[int, int, int] | None = None
+    """Where a load itself goes past the buffer's end: the axis, its first element, and the one after its last."""
 
 
 type Element = tuple[Buffer, int | None]

@@ -256,8 +256,8 @@ def _filled(block: Tainted, fill: float) -> Array:
     return np.where(block.garbage, np.asarray(fill, block.values.dtype), block.values)
 
 
-def in_numpy(text: str, point: tuple[int, ...], grid: tuple[int, ...]) -> Callable[..., None]:
-    """A kernel's text as a function of plain arrays, at one step of a grid."""
+def in_numpy(text: str, point: tuple[int, ...], grid: tuple[int, ...], **more: Any) -> Callable[..., None]:
+    """A kernel's text as a function of plain arrays, at one step of a grid. ``more``: what else it names."""
 
     def when(condition: bool) -> Callable[[Callable[[], None]], None]:
         return lambda body: body() if condition else None
@@ -287,6 +287,7 @@ def in_numpy(text: str, point: tuple[int, ...], grid: tuple[int, ...]) -> Callab
         ),
         "jax": SimpleNamespace(lax=lax),
         "jnp": SimpleNamespace(**names, dot=product),
+        **more,
     }
     with np.errstate(all="ignore"):
         exec(compile(text, "<kernel>", "exec"), scope)
