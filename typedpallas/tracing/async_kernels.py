@@ -2,11 +2,19 @@
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from typedpallas.tracing import async_control, async_operations, async_refs, async_tensor  # noqa: F401
+from typedpallas.tracing import (  # noqa: F401
+    async_control,
+    async_operations,
+    async_refs,
+    async_tensor,
+    outer_scopes,
+)
 from typedpallas.tracing.async_run import Run
 from typedpallas.tracing.async_state import Barrier, Claim, Left, Thread
+from typedpallas.tracing.outer_values import Values
 from typedpallas.tracing.walk import KernelCall
 
 _BUDGET = 50_000
@@ -30,7 +38,8 @@ def followed(kernel: KernelCall) -> list[Run]:
         at = shared | dict(zip(grid, point, strict=True))
         groups = [Thread(k, f"warpgroup {k}", at | {axis: k}, point) for k in range(number)]
         run = Run(budget, groups)
-        run.follow(functools.partial(_body, run, kernel.jaxpr, kernel))
+        _enter(run, kernel)
+        run.follow(functools.partial(_body, run, kernel.jaxpr))
         if run.complete:
             for claim in _left(run):
                 run.say(claim)
@@ -39,12 +48,20 @@ def followed(kernel: KernelCall) -> list[Run]:
     return runs
 
 
-def _body(run: Run, jaxpr: Any, kernel: KernelCall, thread: Thread) -> Iterator[None]:
-    names = dict(zip(jaxpr.invars, kernel.operands, strict=False))
-    frame = {
-        var: run.buffer(var, names[var].name if var in names else f"refs[{k}]", var.aval)
-        for k, var in enumerate(jaxpr.invars)
-    }
+def _enter(run: Run, kernel: KernelCall) -> None:
+    """The kernel's operands, with the contents of tables that are known."""
+    scope = outer_scopes.innermost(replace(kernel, path=kernel.around))
+    values = Values()
+    for k, var in enumerate(kernel.jaxpr.invars):
+        operand = kernel.operands[k] if k < len(kernel.operands) else None
+        buffer = run.buffer(var, f"refs[{k}]" if operand is None else operand.name, var.aval)
+        is_table = operand is not None and operand.role == "in" and "int" in (operand.dtype or "")
+        if scope is not None and is_table:
+            buffer.contents = values.of(scope, kernel.eqn.invars[k])
+
+
+def _body(run: Run, jaxpr: Any, thread: Thread) -> Iterator[None]:
+    frame = {var: run.buffers[var] for var in jaxpr.invars}
     yield from run.walk(thread, run.plans.of(jaxpr), frame)
 
 

@@ -54,19 +54,26 @@ def access(
 
 
 def _judge(say: Say, buffer: Buffer, old: Record, new: Record) -> None:
-    count = old.stamp[0]
+    seen = (("committed", old.thread.number), old.stamp[1])
     if new.thread.has(old.stamp):
-        seen = (("committed", old.thread.number), old.stamp[1])
         if old.how == "store" and new.how in BESIDE and not new.writes and not new.thread.has(seen):
             say(Uncommitted(buffer, new.how, new.eqn, new.moment, old))
         return
-    if count == new.stamp[0] and count[0] in _IN_ORDER:
-        return
-    if old.how == new.how == "store" or _is_repeated(buffer, old, new):
-        return
-    if old.how == "product" and new.how == "copy to" and _is_followed(old, new.thread):
-        return
+    if _in_order(old, new) or old.how == new.how == "store" or _is_repeated(buffer, old, new):
+        return  # two warpgroups may well store the same
     say(InUse(buffer, new.how, new.eqn, new.thread, new.moment, old, old.thread.has(old.stamp)))
+
+
+def _in_order(old: Record, new: Record) -> bool:
+    """Whether an access certainly ends before another, though nobody has waited for that.
+
+    A warpgroup that copies and has begun another product since: products end in order, this one long before the copy
+    begins to arrive. JAX's ragged product rests on that, and an H200 never got it wrong.
+    """
+    if old.stamp[0] == new.stamp[0] and old.stamp[0][0] in _IN_ORDER:
+        return True
+    copies = old.how == "product" and new.how == "copy to" and old.thread is new.thread
+    return copies and old.stamp[1] < new.thread.issued["product"]
 
 
 def _is_repeated(buffer: Buffer, old: Record, new: Record) -> bool:
@@ -78,16 +85,10 @@ def _is_repeated(buffer: Buffer, old: Record, new: Record) -> bool:
     return old.thread.number in threads and new.thread.number in threads
 
 
-def _is_followed(product: Record, copier: Thread) -> bool:
-    """Whether the warpgroup that copies began another product since: its own products end in order, long before
-    its copies begin to arrive. JAX's ragged product rests on that, and an H200 never got it wrong."""
-    return product.thread is copier and product.stamp[1] < copier.issued["product"]
-
-
 def _replaced(old: Record, new: Record) -> bool:
     """Whether nothing can be said about an earlier access that cannot be said about a later one."""
     if not covers(new.part, old.part):
         return False
-    if new.writes and (new.thread.has(old.stamp) or old.stamp[0] == new.stamp[0]):
+    if new.writes and (new.thread.has(old.stamp) or old.stamp[0] == new.stamp[0] or _in_order(old, new)):
         return True
     return old.how == new.how and old.writes == new.writes and old.stamp[0] == new.stamp[0]

@@ -183,7 +183,11 @@ def _access(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
     if buffer.kind not in ("elsewhere", "barrier"):
         run.uses(thread, step, frame, given, "store" if stored else "load", thread.step(), writes=stored)
     held = buffer.value
+    if buffer.contents is not None and not stored:
+        element = given[1].element(frame, buffer.shape)
+        held = None if element is None else int(buffer.contents.flat[element])
     if stored:
+        buffer.contents = None
         buffer.value = numbers.read(frame, eqn.invars[1]) if step.name == "swap" and buffer.shape == () else None
     return [held] if eqn.outvars else ()
 
@@ -214,8 +218,9 @@ def _semaphore_wait(run: Run, thread: Thread, step: Step, frame: Frame) -> Resul
 
 @handles("inline_mgpu_p")
 def _inline(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
-    """Only JAX's own fences are known to synchronise with nothing."""
-    if not async_refs.is_fence(step.eqn):
+    """JAX's own fences synchronise with nothing, nor does what makes values of values."""
+    makes_values = step.eqn.outvars and not any(jaxapi.is_ref(atom.aval) for atom in step.eqn.invars)
+    if not makes_values and not async_refs.is_fence(step.eqn):
         raise NotFollowed("code of another language")
     return ()
 

@@ -49,6 +49,8 @@ class Buffer:
     barriers: list["Barrier"] = field(default_factory=list)
     value: int | None = None
     """The whole scalar in it, where that is known."""
+    contents: Any = None
+    """The whole numbers in it, as an array, where those are known."""
 
 
 @dataclass(eq=False, slots=True)

@@ -108,10 +108,10 @@ def kernels(
             yield replace(_pallas_call(eqn, backend), path=path, known=known)
         elif kind == "mpmd_map":
             found = _programs(eqn, eqn.params["jaxprs"], eqn.params["meshes"], backend)
-            yield from (replace(kernel, around=path) for kernel in found)
+            yield from (replace(kernel, around=path, known=known) for kernel in found)
         elif kind == "core_map":
             found = _programs(eqn, (eqn.params["jaxpr"],), (eqn.params["mesh"],), backend)
-            yield from (replace(kernel, around=path) for kernel in found)
+            yield from (replace(kernel, around=path, known=known) for kernel in found)
         else:
             inside = {**known, **jaxapi.constants_inside(eqn)}
             for inner in jaxapi.inner_jaxprs(eqn):
