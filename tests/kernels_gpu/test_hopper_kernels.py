@@ -1,7 +1,9 @@
 """The Hopper kernels: their work is divided completely, the compiler takes them without spills, numbers are right."""
 
 import functools
+import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -15,6 +17,8 @@ import typedpallas as tp
 from typedpallas import compilers
 from typedpallas.kernels.gpu import rows
 from typedpallas.kernels.gpu.attention import attention
+from typedpallas.kernels.gpu.attention_gradients import attention_backward, differentiable_attention
+from typedpallas.kernels.gpu.attention_parts import MASKED
 from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, schedule
 from typedpallas.kernels.gpu.matmul import matmul
 from typedpallas.kernels.gpu.matmul_tuning import MatmulTuning
@@ -122,6 +126,36 @@ def test_the_compiler_takes_attention(causal: bool, head_dim: int, dtype: str) -
     taken_without_spills(functools.partial(attention, causal=causal), *shapes)
 
 
+def backward_arrays(dtype: str, head_dim: int, kv_heads: int, length: int = 4096) -> list[jax.ShapeDtypeStruct]:
+    queries, keys = (array(dtype, 4, length, heads, head_dim) for heads in (16, kv_heads))
+    return [queries, keys, keys, queries, array("float32", 4, 16, length), queries]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_compiler_takes_attention_backward(causal: bool, head_dim: int, dtype: str) -> None:
+    run = functools.partial(attention_backward, causal=causal)
+    taken_without_spills(run, *backward_arrays(dtype, head_dim, 16 if dtype == "float16" else 4))
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_attention_backward_breaks_no_rule(head_dim: int) -> None:
+    for causal in (False, True):
+        run = functools.partial(attention_backward, causal=causal)
+        assert tp.check(run, *backward_arrays("bfloat16", head_dim, 4), target="h100").ok
+
+
+def test_attention_has_gradients() -> None:
+    def total(*arrays: jax.Array) -> jax.Array:
+        return differentiable_attention(*arrays).astype(jnp.float32).sum()
+
+    shapes = [array("bfloat16", 2, 256, 4, 64), *[array("bfloat16", 2, 256, 2, 64)] * 2]
+    found = jax.eval_shape(jax.grad(total, (0, 1, 2)), *shapes)
+    assert [(x.shape, x.dtype) for x in found] == [(x.shape, x.dtype) for x in shapes]
+
+
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ROWS)
@@ -139,6 +173,10 @@ def test_the_compiler_takes_rows(name: str, dtype: str) -> None:
     [
         (lambda: matmul(jnp.zeros((100, 64)), jnp.zeros((64, 256))), "m a multiple of 128, found 100"),
         (lambda: attention(*[jnp.zeros((1, 96, 1, 64), jnp.float16)] * 3), "a multiple of 64 queries, found 96"),
+        (
+            lambda: attention_backward(*(jnp.zeros(x.shape) for x in backward_arrays("float16", 64, 4, 320))),
+            "a multiple of 128 keys, found 320",
+        ),
         (
             lambda: attention(jnp.zeros((1, 128, 3, 64)), *[jnp.zeros((1, 128, 2, 64))] * 2),
             "2 heads of keys do not divide 3",
@@ -159,3 +197,12 @@ def test_masked_blocks_cover_the_diagonal() -> None:
                 first, end = tile * tuning.tile, (tile + 1) * tuning.tile
                 cut = [b for b in range(-(-end // block_k)) if (b + 1) * block_k - 1 > first]
                 assert len(cut) <= tuning.masked
+
+
+@pytest.mark.parametrize("head_dim", [32, 64, 80, 96, 128, 192, 256])
+def test_a_masked_score_is_exact(head_dim: int) -> None:
+    """A row that sees nothing yet subtracts the rounded product from the exact one: overflow, where they differ."""
+    for scale in (1.0, head_dim**-0.5):
+        factor = Fraction(float(np.float32(scale * math.log2(math.e))))
+        exact = Fraction(float(np.float32(MASKED))) * factor
+        assert exact == Fraction(float(np.float32(float(exact))))

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from typing import Any
+from typing import Literal as L
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 import typedpallas as tp
-from typedpallas import Dim, In, Mesh, Out, Scratch, f32, kernel
+from typedpallas import Dim, In, InOut, Mesh, Out, Scratch, f32, kernel
 from typedpallas.gpu import GMEM, SMEM, Barrier
 from typedpallas.tpu import VMEM
 
@@ -37,6 +39,25 @@ def doubled[T: tp.Float, N: Dim, W: Dim](
         plgpu.wait_smem_to_gmem(0)
 
 
+def added[N: Dim, W: Dim](
+    x: In[GMEM, f32, N, W],
+    total: InOut[GMEM, f32, N, W],
+    last: Out[GMEM, f32, W],
+    slots: Scratch[SMEM, f32, L[2], W],
+    filled: Scratch[Barrier],
+) -> None:
+    @pl.loop(0, x.shape[0])
+    def _(row: Any) -> None:
+        for source, slot in ((x, 0), (total, 1)):
+            plgpu.copy_gmem_to_smem(source.at[row], slots.at[slot], filled)
+            plgpu.barrier_wait(filled)
+        slots[1, :] = slots[0, :] + slots[1, :]
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(slots.at[1], total.at[row])
+        plgpu.copy_smem_to_gmem(slots.at[1], last)
+        plgpu.wait_smem_to_gmem(0)
+
+
 def widened[N: Dim, M: Dim](x: In[GMEM, f32, N], out: Out[GMEM, f32, N, M]) -> None: ...
 
 
@@ -58,6 +79,13 @@ def test_a_body_gets_what_its_annotations_say(dtype: str) -> None:
     found = kernel(doubled, MESH, interpret=True)(x)
     assert found.dtype == x.dtype
     np.testing.assert_array_equal(np.asarray(found), x * 2)
+
+
+def test_an_array_that_is_changed_is_a_result() -> None:
+    x, start = (np.arange(4 * 128, dtype=np.float32).reshape(4, 128) * n for n in (1, 100))
+    total, last = jax.jit(kernel(added, Mesh(grid={"block": 1}), interpret=True))(x, start)
+    np.testing.assert_array_equal(total, x * 101)
+    np.testing.assert_array_equal(last, x[-1] * 101)
 
 
 @pytest.mark.parametrize(
