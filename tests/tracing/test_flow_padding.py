@@ -187,6 +187,16 @@ _over_columns(
 )
 _over_columns("turned around", lambda x: jax.lax.rev(x, (1,))[:, :1], True)
 _over_columns("leaky", lambda x: jnp.sum(jnp.where(x > 0, x, 0.1 * x), 1, keepdims=True), True)
+_over_columns("clipped", lambda x: jnp.sum(jnp.clip(x, -1.0, 1.0), 1, keepdims=True), True)
+_over_columns("signs", lambda x: jnp.sum(jnp.sign(x), 1, keepdims=True), True)
+_over_columns("counted", lambda x: jnp.sum((x > 0).astype(f32), 1, keepdims=True), False)
+_over_columns("without NaN", lambda x: jnp.sum(jnp.where(jnp.isnan(x), 0.0, x), 1, keepdims=True), False)
+_over_columns(
+    "put together", lambda x: jnp.sum(jnp.concatenate([x[:, :128], x[:, :128]], 1), 1, keepdims=True), False
+)
+_over_columns("running", lambda x: jnp.cumsum(x, 1)[:, :1], False)
+_over_columns("running to the end", lambda x: jnp.cumsum(x, 1)[:, 255:], True)
+_over_columns("running from the end", lambda x: jax.lax.cumsum(x, 1, reverse=True)[:, :1], True)
 _over_columns("in a batch", lambda x: jnp.einsum("bik,bjk->bij", x[None], x[None])[0, :, :1], True)
 _over_columns("the row of a batch", lambda x: jnp.einsum("ki,kj->ij", x[:, :8], x[:, :128])[:, :1], False)
 
@@ -369,3 +379,63 @@ def test_triton_reads_what_lies_behind_an_array(body: Callable[[Any, Any], None]
     found = [item for item in report.diagnostics if item.verdict == "refuted"]
     assert [item.rule for item in found] == (["unmasked-padding"] if flagged else [])
     assert all("Triton" in note for item in found for note in item.notes[:1])
+
+
+def _row(limit: int, behind: bool) -> Callable[..., Any]:
+    """The maximum of each row of 1000, loaded as 1024; from a window of one row, or from all of the array."""
+
+    def kernel(x: Any, o: Any) -> None:
+        inside = jnp.arange(1024) < limit
+        view = x.at[pl.program_id(0), pl.ds(0, 1024)] if behind else x.at[pl.ds(0, 1024)]
+        value = plt.load(view, mask=inside, other=-jnp.inf)
+        plt.store(o.at[pl.ds(0, 1024)], value - jnp.max(value), mask=jnp.arange(1024) < 1000)
+
+    row = pl.BlockSpec((None, 1000), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((16, 1000), f32),
+        grid=(16,),
+        in_specs=[pl.no_block_spec if behind else row],
+        out_specs=row,
+    )
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("limit", [999, 1000, 1001, 1024])
+def test_a_triton_load_goes_past_the_end_where_its_mask_is_too_long(limit: int, behind: bool) -> None:
+    report = tp.check(_row(limit, behind), jax.ShapeDtypeStruct((16, 1000), f32), target="h100")
+    assert [item.rule for item in report.diagnostics] == (["unmasked-padding"] if limit > 1000 else [])
+    assert all("0:1024" in item.witness and "1000" in item.help for item in report.diagnostics)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_axis_that_vmap_made_is_seen_through(masked: bool) -> None:
+    run, args, _ = RUNS["masked" if masked else "sum"]
+    batch = jax.ShapeDtypeStruct((2, *args[0].shape), f32)
+    found = [item.rule for item in tp.check(jax.vmap(run), batch, target="tpu-v5e").diagnostics]
+    assert found == ([] if masked else ["unmasked-padding"])
+
+
+def test_whole_numbers_have_no_nan() -> None:
+    """A factor of zero drops them, and so does one masked operand of a product; their maximum they change."""
+
+    def run(body: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+        def kernel(x: Any, o: Any) -> None:
+            _zeroed(o)
+            inside = pl.program_id(0) * 256 + jax.lax.broadcasted_iota(jnp.int32, (8, 256), 1) < 640
+            o[...] += body(x[...], inside)
+
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((8, 1), jnp.int32),
+            grid=(3,),
+            in_specs=[pl.BlockSpec((8, 256), lambda k: (0, k))],
+            out_specs=pl.BlockSpec((8, 1), lambda k: (0, 0)),
+        )
+
+    x = jax.ShapeDtypeStruct((8, 640), jnp.int32)
+    zero = run(lambda x, inside: jnp.sum(x * inside.astype(jnp.int32), 1, keepdims=True))
+    bits = run(lambda x, inside: jnp.sum(x & jnp.where(inside, -1, 0), 1, keepdims=True))
+    most = run(lambda x, inside: jnp.max(x, 1, keepdims=True))
+    rules = [{item.rule for item in tp.check(each, x, target="tpu-v6e").diagnostics} for each in (zero, bits, most)]
+    assert rules == [set(), set(), {"unmasked-padding"}]
