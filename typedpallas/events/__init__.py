@@ -18,11 +18,13 @@ from typedpallas.events.contents import GarbageResult, NeverStored, PaddedValue
 from typedpallas.events.context import ArrayType, Backend, Context, RefFact, Shape
 from typedpallas.events.copies import Copied, CopyInUse, SemaphoreLeft, SemaphoreMisuse, SemaphoreStarved
 from typedpallas.events.gpu import (
+    BarrierGroup,
     BlockLaunch,
     BufferLayout,
     BulkCopy,
     MatrixOperand,
     MatrixProduct,
+    RegisterLoad,
     StoredInput,
     WarpReduction,
 )
@@ -50,6 +52,7 @@ __all__ = [
     "Backend",
     "BarrierOverrun",
     "BarrierStarved",
+    "BarrierGroup",
     "BlockLaunch",
     "BufferLayout",
     "BuiltFor",
@@ -81,6 +84,7 @@ __all__ = [
     "Placement",
     "Point",
     "RefFact",
+    "RegisterLoad",
     "Scalar",
     "SemaphoreLeft",
     "SemaphoreMisuse",
@@ -137,10 +141,12 @@ type Event = (
     | ShardedOperand
     | UnusedOperand
     | NarrowedSum
+    | BarrierGroup
     | BlockLaunch
     | BufferLayout
     | BulkCopy
     | MatrixProduct
+    | RegisterLoad
     | StoredInput
     | WarpReduction
     | WrappedSum

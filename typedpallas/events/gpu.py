@@ -92,6 +92,23 @@ class BlockLaunch:
 
 
 @record(frozen=True, kw_only=True)
+class BarrierGroup:
+    """The barriers of one `plgpu.Barrier`."""
+
+    name: str
+    count: int
+
+
+@record(frozen=True, kw_only=True)
+class RegisterLoad:
+    """A vector that a warpgroup loads, in a kernel that names no layout and has no matrix products."""
+
+    name: str
+    """Of the ref."""
+    shape: tuple[int, ...]
+
+
+@record(frozen=True, kw_only=True)
 class WarpReduction:
     """A reduction across the warps of a warpgroup, in a kernel with several warpgroups."""
 

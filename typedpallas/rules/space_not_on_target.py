@@ -39,11 +39,11 @@ class SpaceNotOnTarget(Rule):
     """A buffer is asked for in a memory space that the target does not have, or cannot give to a kernel.
 
     Spaces belong to a machine: TPU's `SMEM` is not a GPU's. Triton kernels have no scratch of any kind (their refs
-    are global memory, whatever a `BlockSpec` says); TMEM came with Blackwell (compute capability 10). On a TPU,
-    scratch is VMEM, SMEM or semaphores: room in HBM has to be an operand.
+    are global memory, whatever a `BlockSpec` says); TMEM came with Blackwell (compute capability 10), barriers with
+    Ampere (8). On a TPU, scratch is VMEM, SMEM or semaphores: room in HBM has to be an operand.
 
     Machines: all. Source: JAX's lowerings and the compilers behind them, asked for every space as an operand and
-    as scratch on v4 to 7x, and through Triton and Mosaic GPU on a100, h100 and b200.
+    as scratch on v4 to 7x, and through Triton and Mosaic GPU on t4, a100, h100 and b200.
     """
 
     slug = "space-not-on-target"
@@ -99,4 +99,6 @@ def _refusal(event: Placement, context: Context) -> tuple[str, str, str] | None:
         chip = context.target
         if space is gpu.TMEM and isinstance(chip, GpuTarget) and chip.capability < (10, 0):
             return chip.name, "`gpu.ACC`", "accumulate in registers: `plgpu.ACC` and `plgpu.wgmma`"
+        if issubclass(space, gpu.Barrier) and isinstance(chip, GpuTarget) and chip.capability < (8, 0):
+            return chip.name, "no barriers", "load and store values; barriers came with compute capability 8.0"
     return None

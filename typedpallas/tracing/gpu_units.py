@@ -1,11 +1,21 @@
 """What a Mosaic GPU kernel asks of the matrix unit, of the copy engine and of its warps, in program order."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from typedpallas.events import BlockLaunch, BulkCopy, Event, MatrixOperand, MatrixProduct, WarpReduction
+from typedpallas.events import (
+    BarrierGroup,
+    BlockLaunch,
+    BulkCopy,
+    Event,
+    MatrixOperand,
+    MatrixProduct,
+    RegisterLoad,
+    WarpReduction,
+)
 from typedpallas.tracing import gpu_refs, jaxapi
 from typedpallas.tracing.body import outer_operands
 from typedpallas.tracing.gpu_refs import View
@@ -14,7 +24,8 @@ from typedpallas.tracing.walk import KernelCall
 
 _PRODUCTS: dict[str, Literal["wgmma", "tcgen05_mma"]] = {"wgmma_ref": "wgmma", "tcgen05_mma": "tcgen05_mma"}
 _COPIES = ("copy_gmem_to_smem", "copy_smem_to_gmem")
-_LAYOUTS = ("wgmma_ref", "tcgen05_mma", "mma", "layout_cast", "load", "async_load", "async_store", "inline_mgpu_p")
+_PRODUCING = ("wgmma_ref", "tcgen05_mma", "mma", "async_load", "async_store")
+_LAYOUTS = (*_PRODUCING, "layout_cast", "load", "inline_mgpu_p", "core_map", "broadcasted_iota")
 """Operations that may make the compiler tile a buffer for which the kernel asks for no tiling."""
 _REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min")
 _ORDERING = ("barrier_arrive", "semaphore_signal", "semaphore_wait")
@@ -91,11 +102,21 @@ class _Walk:
             if event is not None:
                 yield Located(event, jaxapi.place(eqn), self.kernel.name)
             for inner in jaxapi.inner_jaxprs(eqn):
+                if eqn.primitive.name == "run_scoped":
+                    yield from self._barriers(eqn, inner)
                 entered = self._entered(eqn, inner, scope)
                 if eqn.primitive.name == "cond" and self.thread_axis is not None:
                     known = not jaxapi.is_literal(eqn.invars[0]) and eqn.invars[0] in threaded
                     entered = _Scope(entered.names, entered.roots, scope.alone or known or not threaded)
                 yield from self.events(inner, entered)
+
+    def _barriers(self, eqn: Any, inner: Any) -> Iterator[Located]:
+        for name, var in zip(gpu_refs.scoped_names(inner), inner.invars, strict=True):
+            shape = jaxapi.shape_of(var.aval)
+            if jaxapi.dtype_name(var.aval) == "barrier" and shape is not None:
+                group = BarrierGroup(name=name, count=math.prod(dim or 1 for dim in shape))
+                place = jaxapi.place(eqn)
+                yield Located(group, place if place.file else self.kernel.place, self.kernel.name)
 
     def _of_threads(self, jaxpr: Any) -> set[Any]:
         """The variables of a jaxpr that may differ between warpgroups; its inputs count."""
@@ -112,6 +133,10 @@ class _Walk:
             return self._product(eqn, scope)
         if name in _COPIES:
             return self._copy(eqn, scope)
+        if name == "get" and not self.may_tile:
+            shape = jaxapi.shape_of(eqn.outvars[0].aval) or ()
+            ref = scope.names.get(eqn.invars[0], "the ref")
+            return RegisterLoad(name=ref, shape=tuple(dim or 0 for dim in shape)) if shape else None
         if name in _REDUCTIONS and self.thread_axis is not None and not scope.alone:
             return self._reduction(eqn)
         return None

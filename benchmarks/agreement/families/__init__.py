@@ -6,6 +6,8 @@ from benchmarks.agreement.families.blocks import Blocks, GpuBlocks
 from benchmarks.agreement.families.capacity import Capacity
 from benchmarks.agreement.families.copies import Copies
 from benchmarks.agreement.families.matmuls import Matmul
+from benchmarks.agreement.families.mosaic_gpu import MosaicCopy, MosaicProduct
+from benchmarks.agreement.families.mosaic_gpu_memory import MosaicBuffers, MosaicPipeline
 from benchmarks.agreement.families.padding import Padding
 from benchmarks.agreement.families.pipelines import Pipelines
 from benchmarks.agreement.families.slices import Slices
@@ -26,6 +28,10 @@ _ALL = (
     Matmul,
     Copies,
     Padding,
+    MosaicProduct,
+    MosaicCopy,
+    MosaicBuffers,
+    MosaicPipeline,
     Pipelines,
 )
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
