@@ -39,6 +39,7 @@ from typedpallas.events.launches import (
     UnusedOperand,
 )
 from typedpallas.events.memory import MemoryItem, MemoryUse
+from typedpallas.events.meshes import MeshAxis, RemoteDevice, ShardRank
 from typedpallas.events.operations import Applied, Capture, NarrowedSum, Operation, Placement, Value, WrappedSum
 from typedpallas.events.slices import Known, Scalar, Slice, SlicePart, Step
 from typedpallas.events.windows import Alias, GridAxis, IndexMap, Point, Shard, ShardedOperand, Visits, Window
@@ -76,6 +77,7 @@ __all__ = [
     "MatrixProduct",
     "MemoryItem",
     "MemoryUse",
+    "MeshAxis",
     "NarrowedSum",
     "NeverStored",
     "Operands",
@@ -84,6 +86,7 @@ __all__ = [
     "Placement",
     "Point",
     "RefFact",
+    "RemoteDevice",
     "RegisterLoad",
     "Scalar",
     "SemaphoreLeft",
@@ -91,6 +94,7 @@ __all__ = [
     "SemaphoreStarved",
     "Shape",
     "Shard",
+    "ShardRank",
     "ShardedOperand",
     "SharedInUse",
     "SharedUse",
@@ -137,6 +141,9 @@ type Event = (
     | Copied
     | SemaphoreMisuse
     | Shard
+    | ShardRank
+    | MeshAxis
+    | RemoteDevice
     | KernelReturns
     | ShardedOperand
     | UnusedOperand

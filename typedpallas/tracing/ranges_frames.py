@@ -1,6 +1,6 @@
 """A walk through a kernel's body that follows integer scalars and refs, and calls a handler for each equation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -67,6 +67,18 @@ class Use:
 
 
 @dataclass(frozen=True)
+class Device:
+    """Another device that a copy or a signal goes to: its coordinate by mesh axis, or its number (axis none)."""
+
+    eqn: Any
+    ids: tuple[tuple[Any, Term | None], ...]
+    """Each mesh axis, or several taken as one, with the coordinate; a number alone has no axis (none)."""
+    named: bool
+    """Whether the axes are named; if not, each is a number: its place among the mesh's axes."""
+    path: Path
+
+
+@dataclass(frozen=True)
 class Frame:
     """What the variables of one jaxpr stand for."""
 
@@ -111,6 +123,11 @@ class Walk:
     backend: Backend | None
     terms: Terms = field(default_factory=Terms)
     uses: list[Use] = field(default_factory=list)
+    devices: list[Device] = field(default_factory=list)
+    axes: Mapping[str, int] = field(default_factory=dict)
+    """The devices along each axis of the mesh around the kernel, as far as it is known."""
+    places: dict[str, Leaf] = field(default_factory=dict)
+    """The device's own place along each of them."""
     silent: int = 0
     """How many loops are being walked only for what they carry."""
     jaxpr: Any = None

@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from typedpallas.events import Context, Known, Slice, SlicePart, Step
-from typedpallas.tracing import grid_around, jaxapi, ranges_proofs, ranges_scalars, ranges_walk
+from typedpallas.tracing import grid_around, jaxapi, ranges_devices, ranges_proofs, ranges_scalars, ranges_walk
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges_bounds import Bounds, bounds
 from typedpallas.tracing.ranges_frames import Buffer, Part, Use
-from typedpallas.tracing.ranges_points import Bools, Condition, Ints, Path, comes, find
+from typedpallas.tracing.ranges_outside import outside
+from typedpallas.tracing.ranges_points import Bools, Condition, Ints, Path, find
 from typedpallas.tracing.ranges_terms import Term, Terms, leaves
 from typedpallas.tracing.walk import KernelCall
 
@@ -22,7 +23,9 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     known: Bounds = {}
     seen: set[object] = set()
     layouts = _Layouts(kernel)
-    uses = ranges_walk.uses(kernel)
+    walk = ranges_walk.walked(kernel)
+    uses = walk.uses
+    yield from ranges_devices.events(kernel, walk, known)
     yield from ranges_scalars.events(uses, kernel.name)
     for use in uses:
         place = jaxapi.place(use.eqn)
@@ -112,28 +115,11 @@ def _measured(part: Part, path: Path, known: Bounds, masked: bool) -> SlicePart:
         stride=part.stride,
         squeezed=part.squeezed,
         multiple=bounds(term, known).multiple,
-        outside=None if masked or span is None else _outside(term, path, known, extent - span),
+        outside=None if masked or span is None else outside(term, path, known, extent - span),
         only=None if masked or span is None else _only(term, path, known, extent - span),
         proves=proves,
         breaks=breaks,
     )
-
-
-def _outside(term: Term, path: Path, known: Bounds, last: int) -> Step | None:
-    """A step that surely comes and whose start is negative or beyond the ``last`` one that fits."""
-    found = bounds(term, known)
-    if found.low is not None and found.low >= 0 and found.high is not None and found.high <= last:
-        return None
-
-    def wrong(values: Ints) -> Bools:
-        return (values < 0) | (values > last)
-
-    witness = find(term, path, wrong)
-    if witness is not None:
-        return Step(at=witness.at, start=witness.value)
-    always = found.high if found.high is not None and found.high < 0 else None
-    always = found.low if found.low is not None and found.low > last else always
-    return Step(at={}, start=always) if always is not None and comes(path) else None
 
 
 def _only(term: Term, path: Path, known: Bounds, last: int) -> int | None:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from typedpallas.tracing import jaxapi, ranges_control, ranges_numbers
-from typedpallas.tracing.ranges_frames import Buffer, Frame, Op, Part, Use, Walk, handles
+import jax
+
+from typedpallas.tracing import jaxapi, ranges_control, ranges_devices, ranges_numbers
+from typedpallas.tracing.ranges_frames import Buffer, Device, Frame, Op, Part, Use, Walk, handles
 from typedpallas.tracing.ranges_points import Path
 from typedpallas.tracing.ranges_terms import Leaf, Term
 from typedpallas.tracing.walk import KernelCall, Operand
 
-__all__ = ["ranges_control", "uses"]
+__all__ = ["ranges_control", "walked"]
 
 type _Ref = tuple[Op, Any, Sequence[Any], bool]
 """How a ref is used, its variable, its views, and whether a mask leaves elements out."""
@@ -18,10 +20,10 @@ _DATA_OPERANDS = 2
 """A copy has its source and its destination first, then semaphores."""
 
 
-def uses(kernel: KernelCall) -> list[Use]:
-    """Every use of a ref in the kernel's body, in program order; none if its grid has no steps."""
+def walked(kernel: KernelCall) -> Walk:
+    """A walk through the kernel's body with every use of a ref, in program order; none if its grid has no steps."""
     if 0 in kernel.grid:
-        return []
+        return Walk((), kernel.backend)
     mapping = kernel.eqn.params.get("grid_mapping")
     hidden = tuple(mapping.vmapped_dims) if mapping is not None else ()
     extents = [extent for axis, extent in enumerate(kernel.grid) if axis not in hidden]
@@ -29,11 +31,11 @@ def uses(kernel: KernelCall) -> list[Use]:
         Leaf(f"program_id({axis})", 0, None if extent is None else extent - 1, known=extent is not None)
         for axis, extent in enumerate(extents)
     ]
-    walk = Walk(programs, kernel.backend)
+    walk = Walk(programs, kernel.backend, axes=ranges_devices.mesh_axes(kernel))
     refs = {var: _buffer(op) for var, op in zip(kernel.jaxpr.invars, kernel.operands, strict=True)}
     certain = all(extent is not None for extent in kernel.grid)
     walk.run(kernel.jaxpr, Frame({}, refs, Path(certain=certain)))
-    return walk.uses
+    return walk
 
 
 def _buffer(operand: Operand) -> Buffer:
@@ -52,6 +54,16 @@ def _buffer(operand: Operand) -> Buffer:
 @handles("program_id")
 def _program_id(walk: Walk, eqn: Any, frame: Frame) -> None:
     frame.store(eqn.outvars, [walk.terms.program(walk.programs[eqn.params["axis"]])])
+
+
+@handles("axis_index")
+def _axis_index(walk: Walk, eqn: Any, frame: Frame) -> None:
+    """Somewhere in the mesh it is each of the axis's numbers."""
+    name = eqn.params["axis_name"]
+    if name in walk.axes:
+        if name not in walk.places:
+            walk.places[name] = Leaf(f'axis_index("{name}")', 0, walk.axes[name] - 1, known=True)
+        frame.store(eqn.outvars, [walk.terms.program(walk.places[name])])
 
 
 @handles("num_programs")
@@ -108,7 +120,9 @@ def _masked_swap(walk: Walk, eqn: Any, frame: Frame) -> None:
 
 @handles("dma_start", "dma_wait")
 def _copy(walk: Walk, eqn: Any, frame: Frame) -> None:
-    parts = eqn.params["tree"].unflatten(eqn.invars)[:4]
+    *parts, device = eqn.params["tree"].unflatten(eqn.invars)
+    if eqn.primitive.name == "dma_start":
+        _device(walk, eqn, frame, device)
     _use(
         walk,
         eqn,
@@ -129,10 +143,26 @@ def _views(ref: Any) -> Sequence[Any]:
 def _signal(walk: Walk, eqn: Any, frame: Frame) -> None:
     tree = eqn.params.get("args_tree")
     parts: Sequence[Any] = () if tree is None else tree.unflatten(eqn.invars)
+    if eqn.primitive.name == "semaphore_signal":
+        _device(walk, eqn, frame, parts[3])
     if len(parts) > 1 and isinstance(parts[1], tuple | list):
         _use(walk, eqn, frame, [("signal", parts[0], parts[1], False)])
     elif parts and hasattr(parts[0], "transforms"):
         _use(walk, eqn, frame, [("signal", parts[0].ref, _views(parts[0]), False)])
+
+
+def _device(walk: Walk, eqn: Any, frame: Frame, device: Any) -> None:
+    """The device that a copy or a signal goes to; none is the one that the kernel runs on."""
+    if device is None or walk.silent:
+        return
+    by_mesh = getattr(eqn.params.get("device_id_type"), "value", None) == "mesh"
+    named = isinstance(device, dict)
+    if named:
+        ids = tuple(device.items())
+    else:
+        coordinates = jax.tree.leaves(device)
+        ids = tuple(enumerate(coordinates)) if by_mesh else tuple((None, part) for part in coordinates)
+    walk.devices.append(Device(eqn, tuple((axis, _term(walk, frame, part)) for axis, part in ids), named, frame.path))
 
 
 def _use(walk: Walk, eqn: Any, frame: Frame, refs: Sequence[_Ref]) -> None:

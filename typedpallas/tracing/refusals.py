@@ -30,7 +30,7 @@ def understood(error: Exception) -> Refusal | None:
     """
     words = " ".join(str(error).split())
     place, text = tracebacks.place_of_error(error)
-    spread = refused_calls.shard(words) or refused_calls.explicit(words)
+    spread = refused_calls.shard(words) or refused_calls.explicit(words) or refused_calls.mesh(words)
     shard = spread if isinstance(error, ValueError) else None
     if shard is not None:
         return Refusal(shard, place, words)
@@ -39,6 +39,9 @@ def understood(error: Exception) -> Refusal | None:
     layout = refused_layouts.event(error)
     if layout is not None:
         return Refusal(layout, place, words or f"{type(error).__name__}, without words")
+    unbound = refused_calls.unbound(words) if isinstance(error, NameError) else None
+    if unbound is not None:
+        return Refusal(unbound, place, words)
     returned = refused_calls.returned(words)
     if returned is not None:
         return Refusal(returned, _named_place(words) or place, words)

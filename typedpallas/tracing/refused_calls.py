@@ -4,7 +4,7 @@ import inspect
 import re
 
 from typedpallas.diagnostics import Place
-from typedpallas.events import Event, KernelReturns, Operands, Shard, ShardedOperand
+from typedpallas.events import Event, KernelReturns, MeshAxis, Operands, Shard, ShardedOperand, ShardRank
 from typedpallas.tracing import tracebacks
 
 _ARITY = re.compile(
@@ -42,6 +42,58 @@ def shard(words: str) -> Event | None:
                 mesh_axes=tuple(re.findall(r"'(\w+)'", groups.get("names") or "")),
             )
     return None
+
+
+_LONG = re.compile(
+    r"given an (?P<side>in|out)_specs entry which is too long .*?_specs\S* is (?P<spec>\w+\(.*?\)) "
+    r"which has length (?P<length>\d+), but .*? has shape \S+, which has rank (?P<rank>\d+)"
+)
+_RANK = re.compile(
+    r"Sharding .*?(?P<spec>(?:PartitionSpec|P)\(.*?\)).* is only valid for values of rank at least "
+    r"(?P<length>\d+), but was applied to a value of rank (?P<rank>\d+)"
+)
+_UNBOUND = re.compile(r"[Uu]nbound axis name: (?P<name>\w+)")
+_SPEC_AXIS = re.compile(
+    r"shard_map (?P<side>in|out)_specs argument must refer to an axis .*?\(frozenset\((?P<known>.*?)\)\), but: "
+    r"\w+ refers to '(?P<name>\w+)'"
+)
+_MANUAL = re.compile(
+    r"requires axis_names=frozenset\((?P<names>.*?)\) to be a subset of mesh\.axis_names=\S*?\((?P<known>.*?)\)"
+)
+_RESOURCE = re.compile(r"Resource axis: (?P<name>\w+) of .* (?:is )?not found in mesh: \((?P<known>.*?)\)")
+
+
+def mesh(words: str) -> Event | None:
+    """An axis that the mesh does not have, or a spec that is longer than its array."""
+    found = _LONG.search(words)
+    if found is not None:
+        what = f"`{found['side']}_specs`"
+        return ShardRank(what=what, spec=found["spec"], length=int(found["length"]), rank=int(found["rank"]))
+    found = _RANK.search(words)
+    if found is not None:
+        return ShardRank(what="a sharding", spec=found["spec"], length=int(found["length"]), rank=int(found["rank"]))
+    found = _SPEC_AXIS.search(words)
+    if found is not None:
+        return MeshAxis(name=found["name"], known=_listed(found["known"]), where=f"`{found['side']}_specs`")
+    found = _MANUAL.search(words)
+    if found is not None:
+        known = _listed(found["known"])
+        wrong = next((name for name in _listed(found["names"]) if name not in known), None)
+        return None if wrong is None else MeshAxis(name=wrong, known=known, where="`axis_names`")
+    found = _RESOURCE.search(words)
+    if found is not None:
+        return MeshAxis(name=found["name"], known=_listed(found["known"]), where="a partition spec")
+    return None
+
+
+def unbound(words: str) -> Event | None:
+    """An axis that nothing around a kernel has named."""
+    found = _UNBOUND.search(words)
+    return None if found is None else MeshAxis(name=found["name"], known=None, where="the kernel")
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"'(\w+)'", text))
 
 
 def explicit(words: str) -> Event | None:
