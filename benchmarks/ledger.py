@@ -32,7 +32,8 @@ from benchmarks.real_kernels.entry import CALLS
 from benchmarks.real_kernels.judge import built, described
 from typedpallas import chips
 from typedpallas.chips import TpuTarget
-from typedpallas.tracing import ledger_vmem
+from typedpallas.tracing import jaxapi, ledger_vmem
+from typedpallas.tracing.walk import kernels
 
 _CALL = 'custom_call_target="tpu_custom_call"'
 _RESULT = re.compile(r"\w+\[([\d,]*)\]")
@@ -81,7 +82,7 @@ def rows(what: str, fn: Any, args: Any, target: str) -> list[Row]:
     chip = chips.get(target)
     assert isinstance(chip, TpuTarget)
     try:
-        report = tp.check(fn, *args, target=target)
+        foretelling = list(kernels(jaxapi.trace(fn, tuple(args)), "mosaic_tpu"))
         compiled = tp.compile(fn, *args, target=target, deadline=300)
     except Exception as error:
         print(f"{what} {target}: {type(error).__name__} {str(error).splitlines()[:1]}"[:160], file=sys.stderr)
@@ -90,7 +91,7 @@ def rows(what: str, fn: Any, args: Any, target: str) -> list[Row]:
     for shapes, size in figures(compiled.module):
         said[shapes].append(size)
     foretold: dict[Shapes, list[tuple[int, int, str]]] = defaultdict(list)
-    for kernel in report.kernels:
+    for kernel in foretelling:
         use = ledger_vmem.use(kernel, chip) if kernel.backend == "mosaic_tpu" and kernel.understood else None
         if use is not None and kernel.grid:
             foretold[tuple(var.aval.shape for var in kernel.eqn.outvars)].append((use.low, use.high, kernel.name))

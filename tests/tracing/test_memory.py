@@ -1,5 +1,7 @@
 """The memory ledgers of traced kernels."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -116,6 +118,61 @@ def test_scratch_counts_where_it_is_read() -> None:
     use = _ledger(run, jax.ShapeDtypeStruct((512 * 64, 1024), jnp.float32))
     assert use.low == use.high == 10 * MIB
     assert {item.name: item.high for item in use.items}["held"] == 2 * MIB
+
+
+def _kept(kind: str):
+    def kernel(x_ref, o_ref, held):
+        if kind == "carried":
+            held[...] += x_ref[...]
+        elif kind == "handed on":
+            held[...] = x_ref[...]
+            held[...] += x_ref[...]
+        else:
+            pl.when(pl.program_id(0) == 0)(lambda: held.__setitem__(..., jnp.zeros_like(held)))
+            held[...] += x_ref[...]
+        o_ref[...] = held[...] * 2
+
+    steps = 1 if kind == "one step" else 64
+    spec = pl.BlockSpec((512, 1024), lambda i: (i, 0))
+    shape = jax.ShapeDtypeStruct((512 * steps, 1024), jnp.float32)
+    scratch = [pltpu.VMEM((512, 1024), jnp.float32)]
+    call = pl.pallas_call(
+        kernel, out_shape=shape, grid=(steps,), in_specs=[spec], out_specs=spec, scratch_shapes=scratch
+    )
+    return call, shape
+
+
+_KEPT = {"carried": True, "handed on": False, "one step": False, "many steps": True}
+
+
+@pytest.mark.parametrize("kind", _KEPT)
+def test_scratch_that_only_hands_values_on_may_cost_nothing(kind: str) -> None:
+    use = _ledger(*_kept(kind))
+    assert {item.name: item.low for item in use.items}["held"] == (2 * MIB if _KEPT[kind] else 0)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("kind", _KEPT)
+def test_the_compiler_keeps_the_scratch_that_is_said_to_be_needed(kind: str) -> None:
+    run, shape = _kept(kind)
+    module = tp.compile(run, shape, target="tpu-v5e").module
+    (size,) = re.findall(r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"0","size":"(\d+)"', module)
+    use = _ledger(run, shape)
+    assert use.low <= int(size) <= use.high
+    assert int(size) == use.low, "these have no temporaries"
+
+
+def test_an_argument_that_can_be_moved_meanwhile_is_not_certain_to_cost_a_window() -> None:
+    run, x = _copy(512, 4)
+
+    def twice(x):
+        return run(jnp.sin(x)), run(x)
+
+    chip = chips.get("tpu-v5e")
+    with target_context(chip):
+        first, second = kernels(jaxapi.trace(twice, (x,)), "mosaic_tpu")
+    lows = [ledger_vmem.use(call, chip).items for call in (first, second)]
+    assert [{item.name: item.low for item in items}["x_ref"] for items in lows] == [0, 0]
 
 
 def _product(k: int, dtype: str):

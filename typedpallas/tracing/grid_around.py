@@ -1,5 +1,6 @@
 """What surrounds a kernel in its program: whether arrays come in and results go out as they are."""
 
+import math
 from typing import Any
 
 from typedpallas.tracing import jaxapi
@@ -99,3 +100,25 @@ def is_result(kernel: KernelCall, output: int) -> bool:
             return False
         var = outer.outvars[jaxpr.outvars.index(var)]
     return False
+
+
+_LITTLE = 1 << 16
+"""Elements: work on less than this leaves no time to move anything meanwhile."""
+
+
+def _size(aval: Any) -> int:
+    """Elements of an array; none where its extents are not known, or it is no array."""
+    return math.prod(extent or 0 for extent in jaxapi.shape_of(aval) or (0,))
+
+
+def comes_first(kernel: KernelCall) -> bool:
+    """Whether nothing of weight runs before a kernel, during which its operands could be moved."""
+    for jaxpr, eqn in kernel.path:
+        if eqn.primitive.name not in (*_CALLS, "pallas_call"):
+            return False
+        for earlier in jaxpr.eqns:
+            if earlier is eqn:
+                break
+            if any(_size(atom.aval) > _LITTLE for atom in (*earlier.invars, *earlier.outvars)):
+                return False
+    return bool(kernel.path)

@@ -1,7 +1,7 @@
 """The VMEM of one TPU kernel: windows with their buffers, and scratch, padded to tiles.
 
-Measured against libtpu 0.0.48.1, whose message says what a kernel asked for. Of the compiler's own temporaries only
-the largest is bounded, from above: the result of a matrix product. What is not certain: XLA may keep a whole array in
+Measured against libtpu 0.0.48.1, whose message says what a kernel asked for. The compiler's own temporaries are
+bounded from above, by the values of the body. What is not certain: XLA may keep a whole array in
 VMEM around the kernel, and then its window costs nothing.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from typedpallas import dtypes, tpu
 from typedpallas.chips import TpuTarget
 from typedpallas.events import MemoryItem, MemoryUse
-from typedpallas.tracing import grid_around, grid_visits, jaxapi
+from typedpallas.tracing import grid_around, grid_visits, jaxapi, ledger_values
 from typedpallas.tracing.walk import KernelCall, Operand
 
 _WORD_BITS = 32
@@ -147,7 +147,10 @@ def _is_sure(kernel: KernelCall, operand: Operand, number: int, bits: int, targe
 
 
 def _is_untouched(kernel: KernelCall, operand: Operand, number: int, array: tuple[int, ...]) -> bool:
-    """Whether the array is the program's own argument or result, in a layout that needs no copy."""
+    """Whether the array is the program's own argument or result, in a layout that needs no copy.
+
+    An argument of a kernel that others run before is copied to VMEM meanwhile, as seen on v5e.
+    """
     if operand.dtype == "bool" or any(extent % step for extent, step in zip(array[::-1], (128, 8), strict=False)):
         return False
     if len(array) == 1 and array[0] % 1024:
@@ -155,14 +158,16 @@ def _is_untouched(kernel: KernelCall, operand: Operand, number: int, array: tupl
     if operand.role == "out":
         return grid_around.is_result(kernel, number)
     mapping = kernel.eqn.params["grid_mapping"]
-    return grid_around.is_argument(kernel, mapping.num_dynamic_grid_bounds + mapping.num_index_operands + number)
+    position = mapping.num_dynamic_grid_bounds + mapping.num_index_operands + number
+    return grid_around.is_argument(kernel, position) and grid_around.comes_first(kernel)
 
 
 def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
     found = []
     for operand, var in zip(kernel.operands, kernel.jaxpr.invars, strict=False):
         if operand.role == "scratch" and operand.space is tpu.VMEM:
-            item = _buffer(operand.name, operand.aval, _is_read(kernel.jaxpr, var))
+            sure = _is_read(kernel.jaxpr, var) and ledger_values.is_kept(kernel, var)
+            item = _buffer(operand.name, operand.aval, sure)
             if item is None:
                 return None
             found.append(item)
@@ -170,8 +175,8 @@ def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
 
 
 def _temporaries(jaxpr: Any) -> list[MemoryItem]:
-    """Room that the compiler may keep for the largest matrix product before it is added to something or stored."""
-    largest, how = 0, ""
+    """Room that the compiler may keep for values: the largest matrix product before it is stored, or all at once."""
+    largest, how = ledger_values.alive(jaxpr), "up to the values that are alive at once"
     for shape, bits in _products(jaxpr):
         high = padded(shape, bits)[1]
         if high > largest:
