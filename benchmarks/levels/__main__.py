@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -83,6 +84,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         for machine in _TARGETS:
             folder = (options.keep or Path(temporary)) / machine
+            shutil.rmtree(folder, ignore_errors=True)  # mypy is silent about modules that it knows already
             subjects = list(_subjects(families, seeds, machine))
             found += _verdicts(subjects, machine, folder, options.chunk)
     print(_table(found))

@@ -31,16 +31,25 @@ def annotated(source: str, arguments: Sequence[Any], kernels: Sequence[KernelCal
     defined = {node.name: node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
     for kernel in kernels:
         node = defined.get((kernel.source or "").split(" at ")[0])
-        if node is None or node.body[0].lineno == node.lineno:
+        begin = _begin(node.body[0]) if node is not None else 0
+        if node is None or begin == node.lineno:
             return None
-        first, last = node.lineno - 1, node.body[0].lineno - 1
+        first, last = node.lineno - 1, begin - 1
         lines[first:last] = [_header(node, kernel, style), *[""] * (last - first - 1)]
     return _HEAD + _run_typed("\n".join(lines), arguments) + "\n"
 
 
+def _begin(statement: ast.stmt) -> int:
+    """The first line of a statement; of a decorated function, its first decorator's."""
+    decorators = statement.decorator_list if isinstance(statement, ast.FunctionDef) else []
+    return min(part.lineno for part in (statement, *decorators))
+
+
 def _run_typed(source: str, arguments: Sequence[Any]) -> str:
-    """The runner with a signature, so that its body, the launch, is looked at."""
+    """The runner with a signature, where it names its arrays, so that the launch knows them."""
     node = next(n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == "run")
+    if node.args.vararg is not None:
+        return source
     names = [argument.arg for argument in node.args.args if argument.arg != "interpret"]
     typed = [f"{name}: {_array(argument)}" for name, argument in zip(names, arguments, strict=True)]
     wanted = ", ".join([*typed, "interpret: Any = False"])

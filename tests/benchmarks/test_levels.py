@@ -27,6 +27,12 @@ def test_the_levels_agree_on_a_sample(tmp_path):
     found = [verdict(s, traced(s.source, s.name, "tpu-v5e")) for s in subjects]
     assert [v.contradictions for v in found] == [()] * len(found)
     assert all(v.proved for v in found), "the recorder saw nothing"
+    plain = [draw(family, 9).build() for family in _FAMILIES for _ in range(2)]
+    same = [
+        {d.rule for d in tp.check(b.run, *b.avals, target="tpu-v5e").diagnostics if d.verdict == "refuted"}
+        for b in plain
+    ]
+    assert [set(v.traced) for v in found] == same, "annotations changed what a kernel does"
 
 
 _OUT_OF_RANGE = """
