@@ -20,7 +20,7 @@ _HOME = {
     "launching": "launch spec pallas_call Launch Spec LaunchError Unsupported Tuning",
     "launching.mesh_kernel": "kernel Mesh MeshKernel",
     "portable": "mma dot first last load_rows broadcast_rows grid_index grid_size OutsideLaunch",
-    "tracing": "check Report",
+    "tracing": "check debug Report",
     "compilers": "compile Compiled CompileError",
     "typing": "typed SignatureError",
 }

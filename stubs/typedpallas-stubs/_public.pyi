@@ -80,6 +80,7 @@ from typedpallas.spaces import BLOCK as BLOCK
 from typedpallas.spaces import STATE as STATE
 from typedpallas.spaces import MemorySpace as MemorySpace
 from typedpallas.tracing import Report as Report
+from typedpallas.tracing import debug as debug
 from typedpallas.tracing import check as check
 from typedpallas.types import AnnotationError as AnnotationError
 from typedpallas.typing import SignatureError as SignatureError

@@ -64,7 +64,7 @@ def test_a_constant_table_is_followed(dtype: Any) -> None:
     (refuted,) = report.diagnostics
     assert refuted.rule == "block-out-of-range" and refuted.verdict == "refuted"
     assert "grid point (0,) gives block (4, 0)" in str(report)
-    assert "read from `table_ref`, as filled in this call" in str(report)
+    assert "there `table_ref[0]` holds 4" in str(report)
     assert report.given == ()
 
 
@@ -252,3 +252,36 @@ def test_bounds_of_computed_tables_hold_what_jax_computes(steps: Any, entries: l
     (kernel,) = kernels(jaxpr, "mosaic_tpu", known=known)
     (contents,) = table_facts.of(kernel).contents
     assert contents is not None and (contents == expected).all()
+
+
+def test_debug_names_the_entry_that_leads_astray() -> None:
+    x = np.arange(512 * 128, dtype=np.float32).reshape(512, 128)
+    run = tp.debug(jax.jit(lambda table, x: _call(table * 2, x) + 1.0))
+    found = run(np.array([1, 0, 0, 1], np.int32), x)
+    assert (np.asarray(found) == x.reshape(4, 128, 128)[[2, 0, 0, 2]].reshape(512, 128) + 1.0).all()
+    with pytest.raises(tp.PlacementError, match="block-out-of-range") as caught:
+        run(np.array([1, 0, 2, 1], np.int32), x)
+    assert "grid point (2,) gives block (4, 0)" in str(caught.value)
+    assert "there `table_ref[2]` holds 4" in str(caught.value)
+
+
+def test_debug_follows_loops_and_branches() -> None:
+    x = np.ones((512, 128), np.float32)
+
+    def looped(tables: Any, x: Any) -> Any:
+        total, each = jax.lax.scan(lambda carry, table: (_call(table, carry), table.sum()), x, tables)
+        return jax.lax.while_loop(lambda v: v[0, 0] < 3.0, lambda v: v + 1.0, total), each
+
+    def branched(flag: Any, table: Any, x: Any) -> Any:
+        return jax.lax.cond(flag, lambda: _call(table, x), lambda: x)
+
+    good = np.tile(np.arange(4, dtype=np.int32), (3, 1))
+    total, each = tp.debug(looped)(good, x)
+    assert np.asarray(total).max() == 3.0 and np.asarray(each).tolist() == [6, 6, 6]
+    bad = good.copy()
+    bad[2, 1] = -1
+    with pytest.raises(tp.PlacementError, match="`x_ref` leaves the array"):
+        tp.debug(looped)(bad, x)
+    with pytest.raises(tp.PlacementError):
+        tp.debug(branched)(True, bad[2], x)
+    assert np.asarray(tp.debug(branched)(False, bad[2], x)).all()

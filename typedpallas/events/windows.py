@@ -79,6 +79,8 @@ class IndexMap:
     """How many scalar-prefetch operands the map takes after the grid ids."""
     reads: tuple[str, ...] = ()
     """The scalar-prefetch operands that its results are read from."""
+    entries: tuple[tuple[str, int], ...] = ()
+    """The entries that lead to the first block out of range, ``table[3]``, with what they hold."""
     in_range: bool = False
     """Whether it is sure to stay within the array, where only what such operands hold tells where it goes."""
     alike: tuple[str, ...] = ()

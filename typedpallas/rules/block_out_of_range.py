@@ -130,10 +130,10 @@ class BlockOutOfRange(Rule):
 
 
 def _filled(event: IndexMap) -> tuple[str, ...]:
-    """A note on what is taken as known of tables."""
-    if not event.reads:
+    """A note on the entries of tables that lead there."""
+    if not event.entries:
         return ()
-    return (f"the block is read from {' and '.join(f'`{name}`' for name in event.reads)}, as filled in this call",)
+    return (f"there {' and '.join(f'`{entry}` holds {value}' for entry, value in event.entries)}",)
 
 
 def _walks_whole(result: Size, block: Size, array: Size, grid: tuple[Size | None, ...]) -> bool:

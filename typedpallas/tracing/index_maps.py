@@ -134,10 +134,19 @@ def _event(kernel: KernelCall, grid: _Grid, position: int, operand: Operand, tab
         prefetched=len(jaxpr.invars) - len(grid.extents),
         reads=reads,
         in_range=visits is None and bool(reads) and _in_range(grid, operand, tables),
+        entries=_entries(kernel, found, visits),
         visits=visits,
         guarded=_is_guarded(kernel, position),
     )
     return event if output is None else _with_output(event, kernel, grid, position, found, visits, output)
+
+
+def _entries(kernel: KernelCall, found: Map | None, visits: Visits | None) -> tuple[tuple[str, int], ...]:
+    """The entries of tables that lead to the first block out of range."""
+    if found is None or visits is None or visits.outside is None:
+        return ()
+    names = [operand.name for operand in kernel.operands]
+    return tuple(dict.fromkeys(index_tables.entries(found.jaxpr, visits.outside[0], names, found.tables, found.grid)))
 
 
 def _in_range(grid: _Grid, operand: Operand, tables: Tables) -> bool:

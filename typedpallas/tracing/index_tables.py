@@ -1,6 +1,6 @@
 """Where index maps read their tables: an index past a table's end is as wrong as one past a ref's in the body."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,27 @@ def reads(kernel: KernelCall, operand: Operand) -> Iterator[Slice]:
             if found is not None:
                 yield found
         env.update(zip(eqn.outvars, grid_values.results(eqn, env, walked), strict=True))
+
+
+def entries(
+    jaxpr: Any, point: Sequence[int], names: Sequence[str], contents: Sequence[Any], grid: Sequence[int]
+) -> Iterator[tuple[str, int]]:
+    """The entries that an index map reads at one grid point, ``table[3, 0]``, with what they hold."""
+    opened = jaxapi.open_jaxpr(jaxpr)
+    at = np.array([point], dtype=np.int64)
+    walked = grid_values.walked(at, grid)
+    env: dict[Any, Value] = {var: at[:, axis] for axis, var in enumerate(opened.invars[: len(point)])}
+    tables = dict(zip(opened.invars[len(point) :], zip(names, contents, strict=False), strict=False))
+    env |= {var: content for var, (_, content) in tables.items()}
+    for eqn in opened.eqns:
+        found = grid_values.results(eqn, env, walked)
+        if eqn.primitive.name == "get" and eqn.invars[0] in tables and found[0] is not None:
+            index = grid_indices.rectangle(eqn) or []
+            places = [np.asarray(start) if isinstance(start, int) else env.get(start) for start, _ in index]
+            if all(place is not None for place in places):
+                where = ", ".join(str(int(np.ravel(place)[0])) for place in places if place is not None)
+                yield f"{tables[eqn.invars[0]][0]}[{where}]", int(np.ravel(found[0])[0])
+        env.update(zip(eqn.outvars, found, strict=True))
 
 
 def _outside(eqn: Any, table: Operand, env: dict[Any, Value], at: Any) -> Slice | None:

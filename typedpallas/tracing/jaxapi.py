@@ -25,10 +25,11 @@ _HERE = os.path.dirname(typedpallas.__file__) + os.sep
 _KERNELS = os.path.join(_HERE, "kernels") + os.sep
 
 
-def _lowering_tables(backend: Backend) -> Iterable[Any]:
+def _lowering_tables(backend: Backend, semantics: Any) -> Iterable[Any]:
     """The tables in which a backend's own lowering looks up primitives, one for each kind of core or thread.
 
-    They grow when a module that brings primitives is imported, so they are read afresh each time.
+    They grow when a module that brings primitives is imported, so they are read afresh each time. ``semantics``:
+    which of Mosaic GPU's two lowerings; none where that is not known.
     """
     if backend == "triton":
         from jax._src.pallas.triton import lowering as triton
@@ -40,10 +41,11 @@ def _lowering_tables(backend: Backend) -> Iterable[Any]:
         return mosaic.lowering_rules.values()
     from jax._src.pallas.mosaic_gpu import lowering as mosaic_gpu
 
-    return mosaic_gpu.mosaic_lowering_rules.values()
+    tables = mosaic_gpu.mosaic_lowering_rules
+    return [table for (how, _), table in tables.items() if semantics is None or how is semantics]
 
 
-def has_lowering(eqn: Any, backend: Backend | None) -> bool | None:
+def has_lowering(eqn: Any, backend: Backend | None, semantics: Any = None) -> bool | None:
     """Whether the backend has a lowering rule for an equation.
 
     None if no backend is known or it is not installed, and for operations on refs, which some backends rewrite first.
@@ -51,9 +53,24 @@ def has_lowering(eqn: Any, backend: Backend | None) -> bool | None:
     if backend is None or any(is_ref(atom.aval) for atom in eqn.invars):
         return None
     try:
-        return any(eqn.primitive in table for table in _lowering_tables(backend))
+        return any(eqn.primitive in table for table in _lowering_tables(backend, semantics))
     except ImportError:
         return None
+
+
+def is_known_on_refs(eqn: Any) -> bool:
+    """Whether JAX, or a backend of Pallas that is installed, has a meaning for an operation on refs."""
+    from jax._src.state import discharge
+
+    if eqn.primitive in discharge._discharge_rules:
+        return True
+    for backend in ("mosaic_tpu", "mosaic_gpu", "triton"):
+        try:
+            if any(eqn.primitive in table for table in _lowering_tables(backend, None)):
+                return True
+        except ImportError:
+            return True
+    return False
 
 
 def dynamic_grid(eqn: Any) -> tuple[Any, ...]:
@@ -124,6 +141,13 @@ def argument_name(jaxpr: Any, var: Any) -> str | None:
         return None
     number = jaxpr.invars.index(var)
     return names[number] if len(names) == len(jaxpr.invars) else f"args[{number}]"
+
+
+def bound(eqn: Any, operands: Sequence[Any], **changed: Any) -> Sequence[Any]:
+    """An equation, run on arrays; ``changed`` parameters stand for its own."""
+    params = eqn.primitive.get_bind_params({**eqn.params, **changed})
+    found = jax.jit(lambda *arrays: eqn.primitive.bind(*arrays, **params))(*operands)
+    return tuple(found) if eqn.primitive.multiple_results else (found,)
 
 
 def computed(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:

@@ -118,6 +118,11 @@ def kernels(
                 yield from kernels(inner, backend, path, inside)
 
 
+def call_of(eqn: Any) -> KernelCall:
+    """The kernel of one ``pallas_call``, with nothing around it."""
+    return _pallas_call(eqn, None)
+
+
 def _name(eqn: Any, jaxpr: Any) -> str:
     given = eqn.params.get("name")
     info = jaxpr.debug_info
