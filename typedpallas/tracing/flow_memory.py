@@ -179,7 +179,8 @@ def put(
         before = regions.taken(held, buffer.shape, region)
         fits = cells.alike(before, found)
         joined = cells.join(before, found) if fits else cells.MAYBE
-        fits = fits and region is not None and not (isinstance(before, int) and before == found)
+        same = isinstance(before, int) and isinstance(found, int) and before == found
+        fits = fits and region is not None and not same
         found = flow_garbage.chosen(span, found, before, joined, region.shape) if fits and region else joined
     run.state.cells[buffer.number] = regions.stored(held, buffer.shape, region, found)
     if value.origin is not None and cells.worst(found) >= cells.SPOILED:
