@@ -197,7 +197,7 @@ def window_past_the_end(side: Side) -> Any:
     "index-out-of-bounds",
     S(1, dtype=i32),
     S(48, 128),
-    caught=False,
+    verdict="open",  # right where the first row is 0, and only there: data tells
     reference=lambda begin, x: x[8:].sum(0, keepdims=True),
     inputs=(jnp.array([8], i32), jnp.arange(48 * 128, dtype=f32).reshape(48, 128) / 1000),
     tolerance=1e-4,

@@ -40,7 +40,16 @@ from typedpallas.events.launches import (
 )
 from typedpallas.events.memory import MemoryItem, MemoryUse
 from typedpallas.events.meshes import MeshAxis, RemoteDevice, ShardRank
-from typedpallas.events.operations import Applied, Capture, NarrowedSum, Operation, Placement, Value, WrappedSum
+from typedpallas.events.operations import (
+    Applied,
+    Capture,
+    NarrowedSum,
+    Operation,
+    Placement,
+    Reduced,
+    Value,
+    WrappedSum,
+)
 from typedpallas.events.slices import Known, Scalar, Slice, SlicePart, Step
 from typedpallas.events.windows import Alias, GridAxis, IndexMap, Point, Shard, ShardedOperand, Visits, Window
 
@@ -51,9 +60,9 @@ __all__ = [
     "Argument",
     "ArrayType",
     "Backend",
+    "BarrierGroup",
     "BarrierOverrun",
     "BarrierStarved",
-    "BarrierGroup",
     "BlockLaunch",
     "BufferLayout",
     "BuiltFor",
@@ -85,9 +94,10 @@ __all__ = [
     "PaddedValue",
     "Placement",
     "Point",
+    "Reduced",
     "RefFact",
-    "RemoteDevice",
     "RegisterLoad",
+    "RemoteDevice",
     "Scalar",
     "SemaphoreLeft",
     "SemaphoreMisuse",
@@ -157,6 +167,7 @@ type Event = (
     | StoredInput
     | WarpReduction
     | WrappedSum
+    | Reduced
     | PaddedValue
     | BarrierStarved
     | BarrierOverrun

@@ -32,6 +32,8 @@ class GarbageResult:
     """As in `IndexMap`."""
     stays_along: tuple[int, ...] = ()
     """The grid axes along which the result's block stays."""
+    by_any: bool = False
+    """Whether all programs of a GPU's grid share the result's block, and none of them stores to the element."""
     split_axis: int | None = None
     """The parallel grid axis whose later steps run on another core of the chip; none if one core does it all."""
 

@@ -53,8 +53,19 @@ class Applied:
     """JAX's, as it names them; only what a rule reads needs to be there."""
     lowered: bool | None = None
     """Whether the backend's lowering knows the operation at all; none if that was not asked."""
+    known: bool = True
+    """Of operations on refs: whether JAX has any meaning for it."""
     on_data: bool | None = None
     """Whether an operand comes from memory or a program id, so that no compiler works the result out by itself."""
+
+
+@record(frozen=True, kw_only=True)
+class Reduced:
+    """A reduction of a loaded array in a Mosaic GPU kernel that leaves all register layouts to the compiler."""
+
+    primitive: str
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
 
 
 @record(frozen=True, kw_only=True)

@@ -49,6 +49,8 @@ class PrimitiveNotOnTarget(Rule):
     Each backend of Pallas lowers its own set of JAX's operations. What is missing is reported here by the name that
     JAX gives the operation: `x[0:8]` on a loaded value is `slice`, `jnp.dot` is `dot_general`.
 
+    An operation on refs that JAX has no meaning for, a primitive of somebody's own, is left open by its name.
+
     Machines: all. Source: the lowering tables of the installed JAX; for `wgmma` and `tcgen05`, the compiler's
     refusals on b200 and h100; else the compilers, asked about each operation in several shapes and on each element
     type (`benchmarks/operations.py`). With another version of JAX than the one asked, that verdict is left open.
@@ -66,6 +68,8 @@ class PrimitiveNotOnTarget(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, Applied)
+        if not event.known:
+            yield self._unknown(event, context)
         if event.lowered is False and context.backend is not None:
             backend = _BACKENDS[context.backend]
             yield self._missing(event, backend, f"an operation that {backend} lowers")
@@ -97,6 +101,17 @@ class PrimitiveNotOnTarget(Rule):
             help=_INSTEAD_ON_CHIP.get(
                 event.primitive, "compute it before or after the kernel, or from other operations"
             ),
+        )
+
+    def _unknown(self, event: Applied, context: Context) -> Finding:
+        where = _BACKENDS[context.backend] if context.backend is not None else "any backend"
+        return self.open(
+            primitive=event.primitive,
+            where=where,
+            expected="an operation of JAX's on refs",
+            found=event.primitive,
+            notes=("what it does to the kernel's memory is not known: nothing is said about that",),
+            help="compile the kernel for the target to know: `tp.compile`",
         )
 
     def _missing(self, event: Applied, where: str, expected: str) -> Finding:

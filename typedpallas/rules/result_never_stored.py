@@ -61,13 +61,21 @@ class ResultNeverStored(Rule):
         certain = event.whole_result is True
         step = at_step(event.last_step, "the only step").removeprefix(" at ")
         make = self.refuted if certain else self.open
+        held = f"what memory held in element {shown(event.result_element)}"
+        witness = f"block {shown(event.block)} is written back after {step} with {held}"
+        advice = f"store to all of `{event.output}`, at a grid step that is reached for each block"
+        if event.by_any:
+            witness = f"the programs together leave {held}"
+            advice = (
+                f"let the grid reach all of `{event.output}` (`pl.cdiv` and a mask for the last part), or give it "
+            )
+            advice += "a `pl.BlockSpec`"
         yield make(
             name=event.output,
             expected="a store to every element of each block",
             found="none at all" if event.everything else f"none to element {shown(event.result_element)}",
-            witness=f"block {shown(event.block)} is written back after {step} "
-            f"with what memory held in element {shown(event.result_element)}",
-            help=f"store to all of `{event.output}`, at a grid step that is reached for each block",
+            witness=witness,
+            help=advice,
         )
 
     def _untouched(self, event: NeverStored) -> Iterator[Finding]:

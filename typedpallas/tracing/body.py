@@ -40,6 +40,8 @@ class _Scope:
     refs: Refs
     data: set[Any] = field(default_factory=set)
     """The variables that come from memory or from program ids."""
+    semantics: Any = None
+    """Which of Mosaic GPU's lowerings the kernel asks for; none elsewhere."""
     place: Place = field(default_factory=Place)
     """The line of the equation around it."""
 
@@ -58,7 +60,8 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         )
         for var, op in zip(kernel.jaxpr.invars, kernel.operands, strict=True)
     }
-    yield from _walk(kernel.jaxpr, _Scope(kernel.name, kernel.backend, refs))
+    semantics = getattr(kernel.compiler_params, "lowering_semantics", None)
+    yield from _walk(kernel.jaxpr, _Scope(kernel.name, kernel.backend, refs, semantics=semantics))
 
 
 def sizes(shape: tuple[int | None, ...] | None) -> Shape | None:
@@ -126,7 +129,8 @@ def _applied(eqn: Any, scope: _Scope) -> Applied:
         operands=tuple(_arrays(eqn.invars)),
         results=tuple(_arrays(eqn.outvars)),
         parameters=eqn.params,
-        lowered=jaxapi.has_lowering(eqn, scope.backend),
+        lowered=jaxapi.has_lowering(eqn, scope.backend, scope.semantics),
+        known=not any(jaxapi.is_ref(atom.aval) for atom in eqn.invars) or jaxapi.is_known_on_refs(eqn),
         on_data=uses_data.depends(eqn, scope.data),
     )
 

@@ -22,6 +22,7 @@ from typedpallas.tracing import (
     refusals,
     table_facts,
     tracebacks,
+    uses_layouts,
     uses_operands,
     uses_shards,
     uses_sums,
@@ -132,6 +133,9 @@ def _traced(
     except Exception as error:
         diagnostics = list(_refused(error))
         if not diagnostics:
+            kernel = tracebacks.kernel_of_error(error)
+            if kernel is not None:
+                error.add_note(f"typedpallas: this happened while JAX traced the kernel `{kernel}`")
             raise
         return diagnostics, ()
     opened, contents = jaxapi.open_jaxpr(jaxpr), jaxapi.contents(avals)
@@ -209,6 +213,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "the slices": ranges_slices.events(kernel, context),
             "the sums": uses_sums.events(kernel),
             "the sums' types": uses_wraps.events(kernel),
+            "the reductions": uses_layouts.events(kernel),
             "the operands": uses_operands.events(kernel),
         }
     for what, seen in parts.items():

@@ -134,7 +134,8 @@ def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | Non
     visits = index_visits(kernel, position)
     if visits is None or visits.returns is not None or visits.outside is not None:
         return
-    if kernel.backend == "triton" and visits.shared is not None and not _is_padding(claim):
+    settled = _is_padding(claim) or (claim.origin is None and claim.by_any)
+    if kernel.backend == "triton" and visits.shared is not None and not settled:
         return
     origin = claim.origin
     everything = claim.output.number not in found.meant
@@ -156,6 +157,7 @@ def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | Non
         everything=everything,
         whole_result=whole,
         split_axis=split,
+        by_any=claim.by_any,
         stays_along=_stays(kernel, claim),
     )
     yield Located(event, _place(kernel, None if origin is None else origin.eqn), kernel.name)

@@ -59,6 +59,8 @@ class Garbage:
     """The first such element of the block."""
     origin: Origin | None
     """Where the garbage was loaded; none if nothing was ever stored there."""
+    by_any: bool = False
+    """On a GPU: whether what any program of the grid stores was taken into account."""
 
 
 type Claim = Left | Hang | Early | Garbage

@@ -58,7 +58,7 @@ class Grid:
         self._axis(0, ())
         last = self._ids_at_end()
         for window in self.windows:
-            if not self.fresh:
+            if not self.fresh or self._is_shared(window):
                 self._finish(window, last)
         for buffer in self.run.buffers.values():
             if buffer.role == "semaphore" and buffer.number in self.run.state.counts:
@@ -159,15 +159,20 @@ class Grid:
         run.extents = tuple(extent for axis, extent in enumerate(self.extents) if axis not in self.hidden)
         self._ticked = None
         run.walk(run.plans.of(self.kernel.jaxpr), dict(self.frame))
-        if self.fresh:
-            for window in self.windows:
+        for window in self.windows:
+            if self.fresh and not self._is_shared(window):
                 self._finish(window, ids)
+
+    def _is_shared(self, window: Window) -> bool:
+        """Whether every program of a GPU has the whole of an output: then it holds what any of them stores."""
+        return self.fresh and not window.axes
 
     def _arrive(self, window: Window, ids: Ids, before: Ids | None) -> None:
         """The output's block for this step: the one of the step before, or another, whose window holds garbage."""
         state = self.run.state
         if self.fresh:
-            state.cells[window.buffer.number] = window.keeps
+            if not self._is_shared(window):
+                state.cells[window.buffer.number] = window.keeps
             return
         if before is None or self._ticked is None:
             return
@@ -221,7 +226,8 @@ class Grid:
         origin = self.run.state.origins.get(window.buffer.number) if read else None
         if element is not None and (origin is not None or not read):
             seen = tuple(number for axis, number in enumerate(ids) if axis not in self.hidden)
-            self.run.claims.append(Garbage(window.buffer, tuple(index), seen, element, origin))
+            by_any = self._is_shared(window)
+            self.run.claims.append(Garbage(window.buffer, tuple(index), seen, element, origin, by_any))
 
     def _inside(self, window: Window, index: Sequence[Number]) -> list[int] | None:
         """How many elements along each axis of the block lie within the array; none where that is not known."""

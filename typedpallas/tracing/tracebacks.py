@@ -50,6 +50,17 @@ def _kernel_being_traced(error: BaseException) -> Place:
     return Place()
 
 
+def kernel_of_error(error: BaseException) -> str | None:
+    """The kernel that was being traced when it was raised, with its place; none if none was, or it has no name."""
+    found = None
+    for frame in _frames(error):
+        info = frame.tb_frame.f_locals.get("kernel_dbg") or frame.tb_frame.f_locals.get("kernel_debug_info")
+        source = getattr(info, "func_src_info", None)
+        if source:
+            found = str(source)
+    return found
+
+
 def in_kernel(error: BaseException) -> bool:
     """Whether Pallas was tracing a kernel's body, or an index map, when it was raised.
 
