@@ -155,7 +155,14 @@ class Evaluator:
         named = dict(zip(e.arg_names, e.args, strict=True))
         placed = [arg for arg, name in zip(e.args, e.arg_names, strict=True) if name is None]
         size = named.get("size") or (placed[1] if len(placed) > 1 else placed[0] if placed else None)
-        return NOTHING if size is None else Window(self.static(size, depth=depth + 1))
+        if size is None:
+            return NOTHING
+        start = named.get("start") or (placed[0] if len(placed) > 1 or "size" in named else None)
+        strided = len(placed) > 2 or "stride" in named
+        begin: Static = NOTHING if strided else Constant.of(0)
+        if start is not None and not strided:
+            begin = self.static(start, depth=depth + 1)
+        return Window(self.static(size, depth=depth + 1), begin)
 
     def _name(self, e: RefExpr, depth: int) -> Static:
         if isinstance(e, NameExpr) and e.name in _WORDS and e.fullname == f"builtins.{e.name}":

@@ -22,22 +22,33 @@ def selected(shape: Shape | None, index: Static, facts: Facts) -> Shape | None:
     Raises:
         TooManyIndices: there are more indices than dims.
     """
-    items = list(index.items) if isinstance(index, Group) and index.kind == "tuple" else [index]
-    dots = [i for i, item in enumerate(items) if isinstance(item, Constant) and item.value is ...]
-    if shape is None or len(dots) > 1:
+    items = None if shape is None else filled(len(shape), index)
+    if shape is None or items is None:
         return None
-    missing = len(shape) - (len(items) - len(dots))
-    if missing < 0:
-        raise TooManyIndices(len(items) - len(dots))
-    at = dots[0] if dots else len(items)
-    filled = [*items[:at], *[_ALL] * missing, *items[at + len(dots) :]]
     kept: list[Size | None] = []
-    for size, item in zip(shape, filled, strict=True):
+    for size, item in zip(shape, items, strict=True):
         part = _selected_dim(size, item, facts)
         if part is None:
             return None
         kept += part
     return tuple(kept)
+
+
+def filled(rank: int, index: Static) -> list[Static] | None:
+    """One item for each dim, what an ellipsis stands for and what was left out included; none if it can't be said.
+
+    Raises:
+        TooManyIndices: there are more indices than dims.
+    """
+    items = list(index.items) if isinstance(index, Group) and index.kind == "tuple" else [index]
+    dots = [i for i, item in enumerate(items) if isinstance(item, Constant) and item.value is ...]
+    if len(dots) > 1:
+        return None
+    missing = rank - (len(items) - len(dots))
+    if missing < 0:
+        raise TooManyIndices(len(items) - len(dots))
+    at = dots[0] if dots else len(items)
+    return [*items[:at], *[_ALL] * missing, *items[at + len(dots) :]]
 
 
 _ALL = Cut(Constant.of(None), Constant.of(None), Constant.of(None))

@@ -64,9 +64,10 @@ class Cut:
 
 @record(frozen=True)
 class Window:
-    """``pl.ds(start, size)`` as an index; ``size`` counts elements after the stride."""
+    """``pl.ds(start, size)`` as an index; ``size`` counts elements after the stride. Without a stride, ``start``."""
 
     size: "Static"
+    start: "Static" = NOTHING
 
 
 @record(frozen=True)

@@ -105,4 +105,6 @@ def _help(part: SlicePart, step: Step) -> str:
         return f"indices count from 0: the last one is {last}"
     if step.start < 0:
         return f"start between 0 and {last}"
+    if not step.at:
+        return f"the last index is {last}" if part.squeezed else f"start at {last} at most, or take fewer elements"
     return f"start at {last} at most: end the loop or the grid earlier, or pad the array by {step.start - last}"

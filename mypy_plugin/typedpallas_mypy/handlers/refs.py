@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from mypy.nodes import Context as Place
 from mypy.nodes import Expression, NameExpr
@@ -14,10 +14,13 @@ from typedpallas_mypy import names, report
 from typedpallas_mypy.answer import dims
 from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import Types
+from typedpallas_mypy.handlers import slices
 from typedpallas_mypy.hooks import Hooks
 from typedpallas_mypy.index import TooManyIndices, selected
 from typedpallas_mypy.static import Constant, Static
 from typedpallas_mypy.value import Value
+
+type Op = Literal["load", "store", "view"]
 
 
 def _load(context: MethodContext) -> Type:
@@ -26,7 +29,7 @@ def _load(context: MethodContext) -> Type:
     ref = types.ref(context.type, _name(context.context))
     if ref is None or not _holds_data(ref):
         return context.default_return_type
-    moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0])
+    moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0], "load")
     places: dict[str, Place] = {"": context.context, "index": context.args[0][0]}
     report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, places)
     return types.block(Value(ref.dtype, moved, parameter=types.element_parameter(context.type)))
@@ -38,7 +41,7 @@ def _store(context: MethodContext) -> Type:
     ref = types.ref(context.type, _name(context.context))
     if ref is None or not _holds_data(ref):
         return context.default_return_type
-    moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0])
+    moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0], "store")
     _judge_store(context, types, ref, moved, value=context.args[1][0], kind=context.arg_types[1][0])
     return context.default_return_type
 
@@ -64,7 +67,7 @@ def _method_load(context: MethodContext) -> Type:
     ref = types.ref(context.type, _name(context.context))
     if ref is None or not _holds_data(ref):
         return context.default_return_type
-    moved = _moved(context, types, ref)
+    moved = _moved(context, types, ref, "load")
     report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, {"": context.context})
     return types.block(Value(ref.dtype, moved, parameter=types.element_parameter(context.type)))
 
@@ -75,7 +78,7 @@ def _method_store(context: MethodContext) -> Type:
     ref = types.ref(context.type, _name(context.context))
     if ref is None or not _holds_data(ref) or not context.args[0]:
         return context.default_return_type
-    moved = _moved(context, types, ref)
+    moved = _moved(context, types, ref, "store")
     _judge_store(context, types, ref, moved, value=context.args[0][0], kind=context.arg_types[0][0])
     return context.default_return_type
 
@@ -86,12 +89,12 @@ def _method_swap(context: MethodContext) -> Type:
     return _method_load(context)
 
 
-def _moved(context: MethodContext, types: Types, ref: RefFact) -> Shape | None:
+def _moved(context: MethodContext, types: Types, ref: RefFact, op: Op) -> Shape | None:
     """What the ``idx`` of a method selects; all of the ref without one."""
     where = context.callee_arg_names.index("idx")
     if not context.args[where]:
         return ref.shape
-    return _selected(context.api, types, ref, context.args[where][0], context.arg_types[where][0])
+    return _selected(context.api, types, ref, context.args[where][0], context.arg_types[where][0], op)
 
 
 def _stored(types: Types, ref: RefFact, kind: Type) -> tuple[Shape | None, str | None]:
@@ -123,17 +126,20 @@ def _at(context: MethodContext) -> Type:
     ref = types.ref(own, _name(context.context)) if own is not None else None
     if ref is None or not isinstance(own, Instance) or not _holds_data(ref):
         return context.default_return_type
-    shape = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0])
+    shape = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0], "view")
     return types.like(own, shape)
 
 
-def _selected(api: Any, types: Types, ref: RefFact, index: Expression, kind: Type) -> Shape | None:
-    """The shape that an index selects; an index that is too long is an error."""
+def _selected(api: Any, types: Types, ref: RefFact, index: Expression, kind: Type, op: Op) -> Shape | None:
+    """The shape that an index selects; one that is too long, or that leads outside, is an error."""
     item: Static = Evaluator(api, types).static(index, kind)
     if isinstance(item, Constant) and item.value is ...:
         return ref.shape
     try:
         shape = selected(ref.shape, item, types.facts)
+        beyond = None if op == "view" else slices.slice_of(ref, item, op)
+        if beyond is not None:
+            report.judge(api, beyond, types.facts, {"": index})
         if shape is None and ref.shape is not None:
             report.unknown(api, index, f"what this index selects from `{ref.name}` is not known for all sizes")
         return shape

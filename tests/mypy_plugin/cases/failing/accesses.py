@@ -1,5 +1,6 @@
 """Loads and stores that the space, the direction, the shape or the element type forbid."""
 
+from typing import Any
 from typing import Literal as L
 
 import jax.numpy as jnp
@@ -84,3 +85,15 @@ def numbers(s: Ref[SMEM, f32, L[4]], n: Ref[SMEM, i32, L[4]]) -> None:
     n[0] = 1.0  # E: dtype-mismatch
     n[0] = 1
     s[0] = 1.0
+
+
+def bounds(x: In[VMEM, f32, L[8], L[128]], o: Out[VMEM, f32, L[8], L[128]], k: Any) -> None:
+    o[pl.ds(0, 4), :] = x[pl.ds(6, 4), :]  # E: expected elements from 0 to 7, found 6 to 9 (4 elements from 6)
+    o[...] = x[...] + x[8, :]  # E: expected an index from 0 to 7, found 8
+    o[...] = x[:, pl.ds(64, 128)]  # E: index-out-of-bounds
+    x.at[:, pl.ds(64, 128)]
+    o[pl.ds(4, 4), :] = x[pl.ds(4, size=4), :] * 2.0
+    o[...] = x[0:16, :] + x[-1, :] + x[k, :] + x[pl.ds(k, 8), pl.ds(0, 128)]
+    o[pl.ds(0, 4), :] = x[pl.ds(0, 4, stride=2), :]
+    rows = pl.ds(5, 4)
+    o[rows, :] = x[pl.ds(0, 4), :]  # E: index-out-of-bounds
