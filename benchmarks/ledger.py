@@ -38,6 +38,8 @@ from typedpallas.tracing.walk import kernels
 _CALL = 'custom_call_target="tpu_custom_call"'
 _RESULT = re.compile(r"\w+\[([\d,]*)\]")
 _FIGURE = re.compile(r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"0","size":"(?P<size>\d+)"')
+_DEADLINE = 90.0
+"""Seconds for one compile; the few that take longer are left out."""
 _TPUS = ("tpu-v5e", "tpu-7x")
 
 
@@ -83,7 +85,7 @@ def rows(what: str, fn: Any, args: Any, target: str) -> list[Row]:
     assert isinstance(chip, TpuTarget)
     try:
         foretelling = list(kernels(jaxapi.trace(fn, tuple(args)), "mosaic_tpu"))
-        compiled = tp.compile(fn, *args, target=target, deadline=300)
+        compiled = tp.compile(fn, *args, target=target, deadline=_DEADLINE)
     except Exception as error:
         print(f"{what} {target}: {type(error).__name__} {str(error).splitlines()[:1]}"[:160], file=sys.stderr)
         return []

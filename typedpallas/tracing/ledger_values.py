@@ -8,7 +8,7 @@ packages: the room that it took lay between nothing and nine tenths of all value
 from typing import Any, Literal
 
 from typedpallas import dtypes
-from typedpallas.tracing import jaxapi
+from typedpallas.tracing import grid_indices, jaxapi
 from typedpallas.tracing.walk import KernelCall
 
 _TURNING = frozenset(
@@ -20,6 +20,7 @@ _TURNING = frozenset(
     }
 )
 """Operations after which an element is not where it was, or depends on more than its own place."""
+_ROWS, _LANES, _WORD_BITS = 8, 128, 32
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap")
 
 
@@ -41,10 +42,29 @@ def _turns(jaxpr: Any) -> bool:
 
 
 def _is_part(eqn: Any) -> bool:
-    """Whether an access takes less than all rows and lanes: elements that start within a tile are moved."""
+    """Whether an access takes rows or lanes that do not start and end with tiles: those are moved."""
     ref, value = jaxapi.accessed(eqn)
     taken = jaxapi.shape_of((eqn.outvars[0] if value is None else value).aval) or ()
-    return tuple(taken[-2:]) != tuple((jaxapi.shape_of(ref.aval) or ())[-2:])
+    shape = jaxapi.shape_of(ref.aval) or ()
+    if tuple(taken[-2:]) == tuple(shape[-2:]):
+        return False
+    index = grid_indices.rectangle(eqn)
+    if index is None or len(index) != len(shape) or len(shape) < 2:
+        return True
+    tile = (_ROWS * _WORD_BITS // max(_bits(ref.aval), 1), _LANES)
+    parts = zip(index[-2:], shape[-2:], tile, strict=True)
+    return not all(
+        (start, size) == (0, extent) or _on_tiles(start, size, step) for (start, size), extent, step in parts
+    )
+
+
+def _on_tiles(start: Any, size: int, step: int) -> bool:
+    return isinstance(start, int) and start % step == 0 and size % step == 0
+
+
+def _bits(aval: Any) -> int:
+    marker = dtypes.from_jax_name(jaxapi.dtype_name(aval) or "")
+    return _WORD_BITS if marker is None or jaxapi.dtype_name(aval) == "bool" else marker.bits
 
 
 def _is_fill(eqn: Any) -> bool:
@@ -76,16 +96,38 @@ def _most(jaxpr: Any) -> int:
 
 def _bytes(var: Any) -> int:
     """A value in whole tiles; nothing for refs, scalars and what has no size."""
-    shape, marker = jaxapi.shape_of(var.aval), dtypes.from_jax_name(jaxapi.dtype_name(var.aval) or "")
+    shape, bits = jaxapi.shape_of(var.aval), _bits(var.aval)
     if jaxapi.is_ref(var.aval) or not shape or None in shape:
         return 0
-    bits = marker.bits if marker is not None and jaxapi.dtype_name(var.aval) != "bool" else 32
     *lead, columns = (extent or 0 for extent in shape)
     rows = lead.pop() if lead else 1
-    size = -(-rows // (8 * 32 // bits)) * (8 * 32 // bits) * -(-columns // 128) * 128 * bits // 8
+    step = _ROWS * _WORD_BITS // bits
+    size = -(-rows // step) * step * -(-columns // _LANES) * _LANES * bits // 8
     for extent in lead:
         size *= extent
     return size
+
+
+def is_only_stored(jaxpr: Any, var: Any) -> bool:
+    """Whether nothing ever looks into a buffer, so that the compiler drops it with all stores to it."""
+    used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if not jaxapi.is_literal(atom)}
+    used |= {atom for atom in jaxpr.outvars if not jaxapi.is_literal(atom)}
+    for eqn in jaxpr.eqns:
+        if not any(atom is var for atom in eqn.invars):
+            continue
+        if eqn.primitive.name in ("swap", "masked_swap"):
+            if jaxapi.accessed(eqn)[0] is not var or any(old in used for old in eqn.outvars):
+                return False
+            continue
+        inner = list(jaxapi.inner_jaxprs(eqn))
+        operands = eqn.invars[1:] if eqn.primitive.name == "cond" else eqn.invars
+        if not inner or any(len(opened.invars) != len(operands) for opened in inner):
+            return False
+        for opened in inner:
+            pairs = zip(opened.invars, operands, strict=True)
+            if not all(is_only_stored(opened, own) for own, atom in pairs if atom is var):
+                return False
+    return True
 
 
 type _Said = Literal["kept", "loaded", "stored"]

@@ -166,6 +166,8 @@ def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
     found = []
     for operand, var in zip(kernel.operands, kernel.jaxpr.invars, strict=False):
         if operand.role == "scratch" and operand.space is tpu.VMEM:
+            if ledger_values.is_only_stored(kernel.jaxpr, var):
+                continue
             sure = _is_read(kernel.jaxpr, var) and ledger_values.is_kept(kernel, var)
             item = _buffer(operand.name, operand.aval, sure)
             if item is None:
