@@ -62,6 +62,15 @@ def test_padding(shape: tuple[int, ...], bits: int, low: int, high: int) -> None
     assert ledger_vmem.padded(shape, bits) == (low, high)
 
 
+@pytest.mark.parametrize(
+    ("rows", "bits", "most"),
+    [(2, 16, 2), (1, 16, 2), (3, 16, 4), (9, 16, 16), (2, 8, 4), (9, 8, 16), (17, 8, 24), (5, 32, 8), (17, 16, 32)],
+)
+def test_few_rows_fill_no_large_tile(rows: int, bits: int, most: int) -> None:
+    """A page of a paged cache is many pairs of rows: no more is held of them than words that two rows fill."""
+    assert ledger_vmem.held((64, rows, 128), bits)[1] == 64 * most * 128 * bits // 8
+
+
 def test_a_moving_block_costs_two_buffers_and_one_that_stays_one() -> None:
     run, x = _copy(512, 64)
     assert _ledger(run, x).low == _ledger(run, x).high == 8 * MIB
