@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 
 from benchmarks import overhead_kernels as kernels
-from benchmarks import overhead_mypy
+from benchmarks import overhead_mypy, overhead_real
 from benchmarks.overhead_mypy import Row, paired, spent
 
 SIZES = (1000, 7000)
@@ -42,6 +42,15 @@ def launch_rows(rounds: int) -> list[Row]:
     return found
 
 
+def real(rounds: int) -> str:
+    """`tp.check` on grids of all lengths and on the kernels that JAX ships."""
+    lines = ["| | trace | trace and lower | `tp.check` | judging adds |", "|---|---|---|---|---|"]
+    for cost in overhead_real.grids(rounds):
+        times = " | ".join(_time(value) for value in (cost.trace, cost.lower, cost.check))
+        lines.append(f"| {cost.name} | {times} | {100 * cost.added:.0f}% |")
+    return "\n".join([*lines, "", overhead_real.summary(overhead_real.real(rounds=rounds))])
+
+
 def table(head: Sequence[str], rows: Sequence[Row]) -> str:
     """A table in Markdown: CPU times, their ratio, and the ratio of wall times."""
     lines = [f"| {' | '.join(head)} | ratio | ratio (wall) |", f"|{'---|' * (len(head) + 2)}"]
@@ -67,8 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="repetitions; medians are printed (default: 9)")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="lines for mypy (default: 1000 7000)")
+    parser.add_argument("--only", choices=("real",), help="real: only what the check costs on JAX's own kernels")
     options = parser.parse_args(arguments)
     rounds: int = options.rounds
+    if options.only == "real":
+        print(f"On {machine()}.\n\n{real(min(rounds, 3))}")
+        return
     print(f"On {machine()}. Medians of {rounds} rounds; times are CPU time.\n")
     head = ("mypy", "without the plugin", "with it")
     for i, size in enumerate(options.sizes):
@@ -76,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{table(head, rows)}\n\n{made.kernels} kernels.\n", flush=True)
     print(table(head, overhead_mypy.daemon_rows(DAEMON_SIZE, rounds)))
     print(f"\n{table(('the trace check', 'trace and lower', '`tp.check`'), check_rows(rounds))}")
+    print(f"\n{real(min(rounds, 3))}")
     print(f"\n{table(('the typed launch', 'trace by hand', 'trace typed'), launch_rows(rounds))}")
 
 

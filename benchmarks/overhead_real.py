@@ -78,7 +78,7 @@ def cost(name: str, fn: Callable[..., Any], args: tuple[Any, ...], target: str, 
 
 
 def real(targets: tuple[str, ...] = ("tpu-v5e", "a100"), only: str = "jax/", rounds: int = 3) -> list[Cost]:
-    """JAX's own kernels, each on the first of the chips that it is for; those that do not lower there are left out."""
+    """JAX's own kernels, each on the first of the chips that it is for; what does not lower there is left out."""
     found = []
     for call in CALLS.values():
         target = next((name for name in targets if name in call.targets), None)

@@ -4,6 +4,7 @@ Classes of the Pallas backends are told apart by their module's name, so that no
 needs a library that CPU-only machines may lack).
 """
 
+import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,6 +75,21 @@ def is_known_on_refs(eqn: Any) -> bool:
         except ImportError:
             return True
     return False
+
+
+def calls_lowered(params: Any) -> bool | None:
+    """Whether JAX lowers a ``pallas_call`` with these compiler parameters for a GPU; none where it does not say.
+
+    From JAX 0.11 on it has no lowering for Mosaic GPU's: that backend only has ``plgpu.kernel``.
+    """
+    rule = getattr(pallas_core, "get_lowering_rule", None)
+    if rule is None or _backend_of_class(params) != "mosaic_gpu":
+        return None
+    try:
+        importlib.import_module(PALLAS + "mosaic_gpu.pallas_call_registration")
+    except ImportError:
+        return None
+    return rule(type(params), "gpu") is not None
 
 
 def dynamic_grid(eqn: Any) -> tuple[Any, ...]:
@@ -165,11 +181,17 @@ def is_jaxpr(value: Any) -> bool:
     return hasattr(open_jaxpr(value), "eqns") and hasattr(open_jaxpr(value), "invars")
 
 
+_NO_JAXPRS = frozenset({int, bool, str, float, type(None), np.dtype})
+"""Types of most parameters, told apart at once: this is asked of every equation, many times."""
+
+
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """Every jaxpr among an equation's parameters, in their order."""
     for value in eqn.params.values():
+        if type(value) in _NO_JAXPRS:
+            continue
         for item in value if isinstance(value, tuple | list) else (value,):
-            if is_jaxpr(item):
+            if type(item) not in _NO_JAXPRS and is_jaxpr(item):
                 yield open_jaxpr(item)
 
 
