@@ -70,10 +70,10 @@ class SharedInUse:
 
 @record(frozen=True, kw_only=True)
 class StoreUncommitted:
-    """Shared memory that a copy or a product reads after a store that may not be visible to it."""
+    """Shared memory that a copy or a product uses after a store that may not be visible to it."""
 
     buffer: str
-    reader: Literal["copy from", "product"]
+    use: SharedUse
     handed_on: bool
     """Whether another warpgroup stored it, so that a barrier lies between the two."""
     stored: When

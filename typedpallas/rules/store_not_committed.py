@@ -13,7 +13,7 @@ class StoreNotCommitted(Rule):
 
     Copies and products read shared memory by another path than loads and stores. What a warpgroup stores is certainly
     there for them only after ``plgpu.commit_smem()``. Where another warpgroup stored it and handed it on through a
-    barrier, no wrong result was ever seen, and the question stays open.
+    barrier, or where a copy only overwrites what was stored, no wrong result was ever seen: that stays open.
 
     Machines: GPU (Mosaic GPU). Source: PTX's ``fence.proxy.async``; JAX's GPU interpret mode reports the race. The
     compiler takes it. On an H200 a kernel that stores 8 rows and copies them out uncommitted got 43,000 to 66,000 of
@@ -22,20 +22,20 @@ class StoreNotCommitted(Rule):
 
     slug = "store-not-committed"
     judges = (StoreUncommitted,)
-    message = "{reader} reads a store to `{buffer}` that may not be there yet: expected {expected}, found {found}"
+    message = "a store to `{buffer}` may not be there yet for {action}: expected {expected}, found {found}"
     example = Example(
         bad=_moments.kernel(commit=""), good=_moments.kernel(), targets=("h100", "h200"), compiler="accepts"
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, StoreUncommitted)
-        say = self.open if event.handed_on else self.refuted
+        say = self.open if event.handed_on or event.use == "copy to" else self.refuted
         yield say(
-            reader="a copy" if event.reader == "copy from" else "a product",
+            action=DONE[event.use],
             buffer=event.buffer,
             expected="`plgpu.commit_smem()` between them",
             found="none",
-            witness=f"`{event.buffer}` was stored to {by(event.stored)}; {DONE[event.reader]} was begun "
+            witness=f"`{event.buffer}` was stored to {by(event.stored)}; {DONE[event.use]} was begun "
             f"{by(event.when, event.stored)}, with no commit between them",
             help="call `plgpu.commit_smem()` after the store, in the warpgroup that stores",
         )

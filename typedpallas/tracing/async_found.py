@@ -79,10 +79,9 @@ def _event(run: Run, claim: Claim) -> Found:
         direction = "copy to" if record.how == "copy to" else "copy from"
         return CopyLeft(buffer=claim.buffer.name, direction=direction, barrier=at, when=_when(record.moment))  # type: ignore[arg-type]
     if isinstance(claim, Uncommitted):
-        reader = "product" if claim.how == "product" else "copy from"
         return StoreUncommitted(
             buffer=claim.buffer.name,
-            reader=reader,  # type: ignore[arg-type]
+            use=claim.how,
             handed_on=claim.record.moment.thread != claim.moment.thread,
             stored=_when(claim.record.moment),
             when=_when(claim.moment),

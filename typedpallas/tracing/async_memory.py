@@ -56,7 +56,7 @@ def access(
 def _judge(say: Say, buffer: Buffer, old: Record, new: Record) -> None:
     seen = (("committed", old.thread.number), old.stamp[1])
     if new.thread.has(old.stamp):
-        if old.how == "store" and new.how in BESIDE and not new.writes and not new.thread.has(seen):
+        if buffer.kind == "smem" and old.how == "store" and new.how in BESIDE and not new.thread.has(seen):
             say(Uncommitted(buffer, new.how, new.eqn, new.moment, old))
         return
     if _in_order(old, new) or old.how == new.how == "store" or _is_repeated(buffer, old, new):
@@ -67,11 +67,13 @@ def _judge(say: Say, buffer: Buffer, old: Record, new: Record) -> None:
 def _in_order(old: Record, new: Record) -> bool:
     """Whether an access certainly ends before another, though nobody has waited for that.
 
-    A warpgroup that copies and has begun another product since: products end in order, this one long before the copy
-    begins to arrive. JAX's ragged product rests on that, and an H200 never got it wrong.
+    Two of a kind end in the order in which they are begun, products on Blackwell even across threads. A warpgroup
+    that copies may have begun another product since: the first ends long before the copy begins to arrive. JAX's
+    ragged product rests on that, and an H200 never got it wrong.
     """
-    if old.stamp[0] == new.stamp[0] and old.stamp[0][0] in _IN_ORDER:
-        return True
+    kind, *whose = old.stamp[0]
+    if kind == new.stamp[0][0] and kind in _IN_ORDER:
+        return new.thread.has((("begun", kind, *whose), old.stamp[1]))
     copies = old.how == "product" and new.how == "copy to" and old.thread is new.thread
     return copies and old.stamp[1] < new.thread.issued["product"]
 

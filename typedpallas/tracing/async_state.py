@@ -15,7 +15,7 @@ type Stamp = tuple[tuple[Any, ...], int]
 """A count, and how far it must have come. Counts: ``("own", thread)`` loads and stores; ``("committed", thread)``
 those that copies and products may see; ``("barrier", number, element)`` phases; ``("product", thread)``,
 ``("copy out", thread)``, ``("copy in", thread)``, ``("tensor load", thread)``, ``("tensor store", thread)`` what runs
-beside the thread and ends in order."""
+beside the thread and ends in order; ``("begun", kind, thread)`` what of these was begun."""
 type How = Literal["load", "store", "copy to", "copy from", "product", "tensor load", "tensor store"]
 
 BESIDE: frozenset[How] = frozenset(("copy to", "copy from", "product"))
@@ -151,6 +151,7 @@ class Thread:
     def begin(self, kind: str) -> Stamp:
         """The stamp of one more operation that runs beside."""
         self.issued[kind] = self.issued.get(kind, 0) + 1
+        self.knows["begun", kind, self.number] = self.issued[kind]
         return (kind, self.number), self.issued[kind]
 
     def await_all_but(self, kind: str, count: int) -> None:
