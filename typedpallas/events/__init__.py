@@ -51,7 +51,17 @@ from typedpallas.events.operations import (
     WrappedSum,
 )
 from typedpallas.events.slices import Known, Scalar, Slice, SlicePart, Step
-from typedpallas.events.windows import Alias, GridAxis, IndexMap, Point, Shard, ShardedOperand, Visits, Window
+from typedpallas.events.windows import (
+    Alias,
+    GridAxis,
+    IdleAxis,
+    IndexMap,
+    Point,
+    Shard,
+    ShardedOperand,
+    Visits,
+    Window,
+)
 
 __all__ = [
     "Access",
@@ -77,6 +87,7 @@ __all__ = [
     "Event",
     "GarbageResult",
     "GridAxis",
+    "IdleAxis",
     "Index",
     "IndexMap",
     "KernelReturns",
@@ -168,6 +179,7 @@ type Event = (
     | WarpReduction
     | WrappedSum
     | Reduced
+    | IdleAxis
     | PaddedValue
     | BarrierStarved
     | BarrierOverrun

@@ -112,6 +112,15 @@ class GridAxis:
 
 
 @record(frozen=True, kw_only=True)
+class IdleAxis:
+    """A grid axis, as the kernel counts them, along which every step does the same."""
+
+    kernel: str
+    axis: int
+    extent: int
+
+
+@record(frozen=True, kw_only=True)
 class Alias:
     """An input and an output that a launch says share a buffer; types as messages write them."""
 

@@ -22,6 +22,7 @@ from typedpallas.tracing import (
     refusals,
     table_facts,
     tracebacks,
+    uses_grid,
     uses_layouts,
     uses_operands,
     uses_shards,
@@ -214,6 +215,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "the sums": uses_sums.events(kernel),
             "the sums' types": uses_wraps.events(kernel),
             "the reductions": uses_layouts.events(kernel),
+            "the grid": uses_grid.events(kernel),
             "the operands": uses_operands.events(kernel),
         }
     for what, seen in parts.items():

@@ -38,12 +38,13 @@ def _walk(jaxpr: Any, refs: _Refs, kernel: KernelCall, widened: set[str]) -> Ite
             if event is not None:
                 yield event, jaxapi.place(eqn)
         for inner in jaxapi.inner_jaxprs(eqn):
-            yield from _walk(inner, _entered(eqn, inner, refs), kernel, widened)
+            yield from _walk(inner, entered(eqn, inner, refs), kernel, widened)
     for eqn in jaxpr.eqns:
         widened.update(_widened(eqn, made, refs, summed))
 
 
-def _entered(eqn: Any, inner: Any, refs: _Refs) -> _Refs:
+def entered(eqn: Any, inner: Any, refs: _Refs) -> _Refs:
+    """The refs that an inner jaxpr's variables stand for."""
     outer = body.outer_operands(eqn, inner)
     return {
         var: refs[atom]
