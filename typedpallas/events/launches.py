@@ -23,6 +23,8 @@ class BuiltFor:
     backend: Backend
     source: str | None
     """What names it, for messages; none where it is the machine's usual one."""
+    lowered: bool | None = None
+    """Whether the installed JAX lowers such a call through it at all; none if that was not asked."""
 
 
 @record(frozen=True, kw_only=True)

@@ -35,10 +35,11 @@ class BackendNotOnTarget(Rule):
     name, or the machine's usual one.
 
     On a GPU `pl.pallas_call` goes through Triton, which starts with compute capability 8.0: a T4 is served by Mosaic
-    GPU alone (`plgpu.kernel`).
+    GPU alone (`plgpu.kernel`). Mosaic GPU's parameters on a `pl.pallas_call` are for nobody any more.
 
     Machines: all. Source: JAX finds no lowering for the parameters' class on the other machine and fails with an
-    `AssertionError` that says nothing; for a mesh it says so. Asked on v5e, h100 and t4.
+    `AssertionError` that says nothing; for a mesh it says so. Asked on v5e, h100 and t4, for
+    Mosaic GPU's parameters with JAX 0.11.2 and 0.12.0.1.
     """
 
     slug = "backend-not-on-target"
@@ -59,6 +60,9 @@ class BackendNotOnTarget(Rule):
         found, advice = _NAMES[event.backend], "leave the parameters out, choose them by the machine, or check for "
         advice += "a target of that machine"
         if _MACHINES[event.backend] == chip.machine:
+            if event.lowered is False:
+                yield self._no_such_call(event, chip.name)
+                return
             if not isinstance(chip, GpuTarget) or chip.capability >= _OLDEST.get(event.backend, (0, 0)):
                 return
             oldest = ".".join(map(str, _OLDEST[event.backend]))
@@ -72,4 +76,14 @@ class BackendNotOnTarget(Rule):
             found=found,
             expected=chip.name,
             help=advice,
+        )
+
+    def _no_such_call(self, event: BuiltFor, target: str) -> Finding:
+        return self.refuted(
+            kernel=event.kernel,
+            how=f"is a `pl.pallas_call` written, by its {event.source}, for",
+            found=f"{_NAMES[event.backend]}, which lowers none",
+            expected=target,
+            help="launch it with `plgpu.kernel` and `plgpu.emit_pipeline`, or leave the parameters out: then "
+            "`pl.pallas_call` goes through Triton",
         )

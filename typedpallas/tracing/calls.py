@@ -15,7 +15,12 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     if kernel.backend is not None:
         source = "mesh" if kernel.mesh is not None else "compiler parameters"
         named = kernel.named_backend is not None
-        built = BuiltFor(kernel=kernel.name, backend=kernel.backend, source=source if named else None)
+        built = BuiltFor(
+            kernel=kernel.name,
+            backend=kernel.backend,
+            source=source if named else None,
+            lowered=None if kernel.mesh is not None else jaxapi.calls_lowered(kernel.compiler_params),
+        )
         yield Located(built, kernel.place, kernel.name)
     if kernel.foreign(context.target):
         return

@@ -115,9 +115,9 @@ def run(x, interpret=False):
         return ""
 
     def oracle(self, inputs: Arrays) -> Outcome:
-        """The sums; or why it would not be launched."""
+        """The sums; or why it would not be launched. Interpret mode may hang on several warpgroups."""
         defect = self._defect()
-        if defect:
+        if defect or self.warpgroups > 1 or math.prod(self.blocks) * self.cluster > 4:
             return Outcome(None, defect)
         value = np.asarray(inputs[0], np.float32) + 3.0
         return Outcome((value + value.sum() if self.sums else value * 2.0,))
