@@ -44,6 +44,9 @@ class SlicePart:
     breaks: Callable[[int], Step | None] = lambda divisor: None
     """A step at which a number does not divide the start."""
 
+    sized: Callable[[int], Known] | None = None
+    """Whether the compiler can tell that a number divides the size, where that is known only when the kernel runs."""
+
     def divisible(self, divisor: int) -> Known:
         """Whether the compiler takes the start for a multiple of ``divisor``."""
         if self.start is not None:

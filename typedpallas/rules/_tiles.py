@@ -20,6 +20,9 @@ _HIGH = {32: 8, 16: 8, 8: 32, 4: 64}
 _HIGH_SCRATCH = {**_HIGH, 16: 16}
 """The same for buffers that a kernel makes on a chip of the 7th generation."""
 _SCRATCH_GENERATION = 7
+_OLD_GENERATION = 3
+_OLD_ROWS = 2
+"""How many rows of 128 words an old chip's copies move at a time: 1024 bytes."""
 
 type Fit = Literal["fits", "never", "unknown"]
 
@@ -30,7 +33,7 @@ class Misfit:
 
     axis: int
     """The dim of the memory."""
-    what: Literal["start", "size", "integer", "stride"]
+    what: Literal["start", "size", "integer", "stride", "constant"]
     need: int
     fit: Fit
 
@@ -67,6 +70,11 @@ def possible_tiles(event: Slice, width: int, target: Target | None) -> list[int]
             return [high if target.generation >= _SCRATCH_GENERATION else usual]
         return sorted({usual, high})
     return [usual] if event.fixed else sorted({min(usual, SUBLANES), usual})
+
+
+def is_old(target: Target | None) -> bool:
+    """Whether a chip's copies move whole kilobytes of HBM."""
+    return isinstance(target, TpuTarget) and target.generation <= _OLD_GENERATION
 
 
 def of_access(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
@@ -110,11 +118,45 @@ def of_copy(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
         yield from _units(lanes, axis + 1, LANES)
 
 
+def of_old_copy(event: Slice, width: int) -> Iterator[Misfit]:
+    """What a slice in HBM would have to be on TPU v2 and v3, where two rows of words are moved at a time: an even
+    number of them from an even one on, and for at most 128 whole words in a row a constant start.
+    """
+    if len(event.parts) < 2:
+        return
+    narrow = event.parts[-1].extent <= LANES
+    for axis, part in enumerate(event.parts[:-1]):
+        if part.start is None and width == _WORD and narrow:
+            yield Misfit(axis, "constant", 1, "never")
+            return
+    rows, axis, unit = event.parts[-2], len(event.parts) - 2, _OLD_ROWS * packing(width)
+    if rows.whole or rows.squeezed or rows.size is None or not event.parts[-1].whole:
+        return
+    if rows.start is not None and rows.start % unit:
+        yield Misfit(axis, "start", unit, "never")
+    elif rows.size % unit:
+        yield Misfit(axis, "size", unit, "never")
+
+
+def of_scalar_copy(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
+    """What a slice of an array in scalar memory that a copy goes to or from would have to be."""
+    rows, lanes, axis = event.parts[-2], event.parts[-1], len(event.parts) - 2
+    if rows.squeezed and width < _WORD:
+        yield Misfit(axis, "integer", packing(width), "never")
+    elif not rows.whole and not rows.squeezed:
+        yield from _words(rows, axis, packing(width))
+    if not lanes.squeezed:
+        yield from _units(lanes, axis + 1, LANES)
+
+
 def _units(part: SlicePart, axis: int, unit: int) -> Iterator[Misfit]:
     """Starts and sizes in whole units, but for a slice of all of it, or one that ends with it."""
-    if part.whole or part.size is None:
+    if part.whole:
         return
     yield from _unless(part.divisible(unit), axis, "start", unit)
+    if part.size is None:
+        yield from _sized(part, axis, unit)
+        return
     ends = part.start is not None and part.start > 0 and part.start + part.size == part.extent
     if part.size % unit and part.size != part.extent and not ends:
         yield Misfit(axis, "size", unit, "never")
@@ -122,10 +164,12 @@ def _units(part: SlicePart, axis: int, unit: int) -> Iterator[Misfit]:
 
 def _rows(part: SlicePart, axis: int, tile: int, packed: int, *, narrow: bool) -> Iterator[Misfit]:
     """Rows in whole tiles, or in part of one; any whole words of them where tiles follow each other in memory."""
-    if part.size is None:
-        return
     if narrow and part.extent % packed == 0:
         yield from _words(part, axis, packed)
+        return
+    if part.size is None:
+        yield from _unless(part.divisible(tile), axis, "start", tile)
+        yield from _sized(part, axis, min(tile, SUBLANES))
         return
     if part.start is not None:
         if not _static_rows(part, part.start, part.size, tile, packed):
@@ -140,6 +184,12 @@ def _rows(part: SlicePart, axis: int, tile: int, packed: int, *, narrow: bool) -
         yield from _unless(part.divisible(min(needs)), axis, "start", min(needs))
 
 
+def _sized(part: SlicePart, axis: int, need: int) -> Iterator[Misfit]:
+    """A size that is known only when the kernel runs, in whole units."""
+    if part.sized is not None:
+        yield from _unless(part.sized(need), axis, "size", need)
+
+
 def _moving_rows(part: SlicePart, size: int, tile: int, packed: int) -> Iterator[int]:
     """The numbers of which a start that is no constant may be a multiple: one of them has to divide it."""
     if size == part.extent or size % min(tile, SUBLANES) == 0:
@@ -152,7 +202,9 @@ def _moving_rows(part: SlicePart, size: int, tile: int, packed: int) -> Iterator
 
 def _words(part: SlicePart, axis: int, packed: int) -> Iterator[Misfit]:
     yield from _unless(part.divisible(packed), axis, "start", packed)
-    if part.size is not None and part.size % packed:
+    if part.size is None:
+        yield from _sized(part, axis, packed)
+    elif part.size % packed:
         yield Misfit(axis, "size", packed, "never")
 
 

@@ -1,6 +1,6 @@
 """`unaligned-slice`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from typedpallas import tpu
 from typedpallas.events import Context, Event, Slice, SlicePart
@@ -40,10 +40,17 @@ class UnalignedSlice(Rule):
     whole tiles, part of one tile in whole 32-bit words, or, up to 128 lanes, any whole words. Arrays of one dim are
     cut in units of 128 words.
 
+    Copies from or to scalar memory take whole 32-bit words of rows, and lanes in whole 128s. A size that is known
+    only when the kernel runs must be provably a multiple of 8 rows (up to 128 lanes, of whole words), or of 128
+    lanes.
+
+    On TPU v2 and v3 copies from or to HBM move whole kilobytes: they take an even number of rows of 32-bit words from
+    an even one on and, where the elements have 32 bits and the array at most 128 lanes, from a constant one.
+
     Mosaic proves less than is true: it multiplies, adds and follows `jnp.minimum`, `jnp.where` and remainders, but
     neither maxima nor bit operations; `pl.multiple_of` tells it the rest.
 
-    Machines: TPU, every chip from v4 to 7x (7x keeps 16-bit scratch in tiles of 16 rows). Source: libtpu 0.0.48
+    Machines: TPU, every chip from v2 to 7x (7x keeps 16-bit scratch in tiles of 16 rows). Source: libtpu 0.0.48
     (E2003, "cannot statically prove", "must be aligned to tiles"), asked for the least multiple that it takes over
     dtypes, extents, starts, sizes and forms of expressions.
     """
@@ -60,7 +67,11 @@ class UnalignedSlice(Rule):
             return
         if any(part.stride != 1 for part in event.parts) or not _is_tiled(event):
             return
-        look = _tiles.of_access if event.op in ("load", "store") else _tiles.of_copy
+        if event.op == "copy" and event.space in (tpu.HBM, tpu.ANY) and _tiles.is_old(context.target):
+            for misfit in _tiles.of_old_copy(event, width):
+                yield self._finding_of(event, misfit, certain=True)
+                return
+        look = _look(event)
         found = [list(look(event, width, tile)) for tile in _tiles.possible_tiles(event, width, context.target)]
         for misfit in found[-1]:
             certain = all(any(m.axis == misfit.axis and m.fit == "never" for m in other) for other in found)
@@ -83,25 +94,40 @@ class UnalignedSlice(Rule):
         )
 
 
+type _Look = Callable[[Slice, int, int], Iterator[_tiles.Misfit]]
+
+
+def _look(event: Slice) -> _Look:
+    """What asks for tiles: loads and stores, copies of vectors, copies of scalars."""
+    if event.op in ("load", "store"):
+        return _tiles.of_access
+    in_words = event.space is tpu.SMEM and len(event.parts) > 1
+    return _tiles.of_scalar_copy if in_words else _tiles.of_copy
+
+
 def _is_tiled(event: Slice) -> bool:
     if event.op in ("load", "store"):
         return event.space is tpu.VMEM
-    if event.op == "copy" and event.space is tpu.SMEM:
-        return len(event.parts) == 1
+    if event.space is tpu.SMEM:
+        return event.op == "copy"
     return event.op in ("copy", "view") and event.space in (tpu.VMEM, tpu.HBM, tpu.ANY)
 
 
 def _expected(misfit: _tiles.Misfit) -> str:
+    if misfit.what == "constant":
+        return "a start that is a constant, on this chip"
     if misfit.what == "integer":
         return "a slice, as an integer cannot take this axis away"
     return f"a {misfit.what} that is a multiple of {misfit.need}"
 
 
 def _found(part: SlicePart, misfit: _tiles.Misfit, broken: bool) -> str:
+    if misfit.what == "constant":
+        return "a start that is known only when the kernel runs"
     if misfit.what == "integer":
         return "an integer"
     if misfit.what == "size":
-        return f"size {part.size}"
+        return "a size that is known only when the kernel runs" if part.size is None else f"size {part.size}"
     if part.start is not None:
         return f"start {part.start}"
     if part.multiple % misfit.need == 0 and not broken:
@@ -116,6 +142,8 @@ def _cut(start: int, need: int) -> str:
 
 
 def _why(event: Slice, misfit: _tiles.Misfit) -> str:
+    if misfit.what == "constant":
+        return "this chip's copies move whole kilobytes of HBM, which are two rows of 128 words"
     if misfit.axis == len(event.parts) - 1:
         return f"a register of a TPU core has {_tiles.LANES} lanes, and memory is cut accordingly"
     return f"{event.dtype} is kept in tiles of rows, so that rows are reached only from a tile's edge"
@@ -123,8 +151,12 @@ def _why(event: Slice, misfit: _tiles.Misfit) -> str:
 
 def _help(part: SlicePart, misfit: _tiles.Misfit) -> str:
     need = misfit.need
+    if misfit.what == "constant":
+        return "give the array more than 128 lanes or 16-bit elements, or write the loop out with constant starts"
     if misfit.what == "integer":
         return "copy the axis whole and index the copy, or move this axis before the last two"
+    if misfit.what == "size" and part.size is None:
+        return f"promise it with `pl.multiple_of(size, {need})`, and round it up to one where it is none"
     if misfit.what == "size":
         assert part.size is not None
         down, up = part.size // need * need, -(-part.size // need) * need

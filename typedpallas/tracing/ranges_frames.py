@@ -48,6 +48,8 @@ class Part:
     stride: int
     squeezed: bool
     extent: int | None
+    sized: Term | None = None
+    """The size, where it is known only when the kernel runs."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
 
 
 def _key(part: Part) -> tuple[object, ...]:
-    return (id(part.start), part.size, part.stride, part.squeezed)
+    return (id(part.start), part.size, id(part.sized), part.stride, part.squeezed)
 
 
 def _is_whole(part: Part) -> bool:
@@ -103,6 +103,12 @@ def _measured(part: Part, path: Path, known: Bounds, masked: bool) -> SlicePart:
     def proves(divisor: int) -> Known:
         return ranges_proofs.proves(divisor, term)
 
+    length = part.sized
+
+    def sized(divisor: int) -> Known:
+        assert length is not None
+        return ranges_proofs.proves(divisor, length)
+
     def breaks(divisor: int) -> Step | None:
         found = find(term, path, lambda values: values % divisor != 0)
         return None if found is None else Step(at=found.at, start=found.value)
@@ -117,6 +123,7 @@ def _measured(part: Part, path: Path, known: Bounds, masked: bool) -> SlicePart:
         multiple=bounds(term, known).multiple,
         outside=None if masked or span is None else outside(term, path, known, extent - span),
         only=None if masked or span is None else _only(term, path, known, extent - span),
+        sized=None if length is None else sized,
         proves=proves,
         breaks=breaks,
     )

@@ -191,7 +191,8 @@ def _taken(walk: Walk, frame: Frame, transforms: Sequence[Any]) -> Iterator[tupl
 def _part(walk: Walk, frame: Frame, index: Any, extent: int | None) -> Part:
     if hasattr(index, "start"):
         size = index.size if isinstance(index.size, int) else None
-        return Part(_term(walk, frame, index.start), size, index.stride, False, extent)
+        sized = None if size is not None else _term(walk, frame, index.size)
+        return Part(_term(walk, frame, index.start), size, index.stride, False, extent, sized)
     return Part(_term(walk, frame, index), 1, 1, True, extent)
 
 
