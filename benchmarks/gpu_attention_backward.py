@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks.gpu_timing import Entry, Problem
-from typedpallas.kernels.gpu.attention_gradients import differentiable_attention
+from typedpallas.kernels.gpu.attention_gradients import Options, differentiable_attention
 from typedpallas.kernels.gpu.attention_tuning import BackwardTuning, backward_default
 
 TOLERANCE = {"float16": 3e-3, "bfloat16": 2e-2}
@@ -80,7 +80,7 @@ def _entry(name: str, forward: Callable[..., jax.Array], who: str) -> Entry:
 
 
 def _ours(tuning: BackwardTuning, causal: bool, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    return differentiable_attention(q, k, v, causal, 1.0, None, tuning)
+    return differentiable_attention(q, k, v, None, Options(causal=causal, scale=1.0, backward=tuning))[0]
 
 
 def _reference(causal: bool, q: jax.Array, k: jax.Array, v: jax.Array, d_out: jax.Array) -> Any:

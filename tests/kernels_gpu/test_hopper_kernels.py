@@ -17,7 +17,7 @@ import typedpallas as tp
 from typedpallas import compilers
 from typedpallas.kernels.gpu import rows
 from typedpallas.kernels.gpu.attention import attention
-from typedpallas.kernels.gpu.attention_gradients import attention_backward, differentiable_attention
+from typedpallas.kernels.gpu.attention_gradients import Options, attention_backward, differentiable_attention
 from typedpallas.kernels.gpu.attention_parts import MASKED
 from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, schedule
 from typedpallas.kernels.gpu.matmul import matmul
@@ -67,8 +67,8 @@ def test_every_tile_of_queries_has_one_block(heads: int, tiles: int, blocks: int
     assert (table[:, -1, 0] == -1).all()
     numbers = table[..., 0][table[..., 0] >= 0]
     assert sorted(numbers) == list(range(heads * tiles))
-    for number, steps in table[table[..., 0] >= 0]:
-        assert steps == (-(-(number % tiles + 1) * 128 // block_k) if causal else tiles * 128 // block_k)
+    for number, steps, end in table[table[..., 0] >= 0]:
+        assert steps == end == (-(-(number % tiles + 1) * 128 // block_k) if causal else tiles * 128 // block_k)
     loads = np.where(table[..., 0] >= 0, table[..., 1] + 1, 0).sum(axis=1)
     assert loads.max() - loads.min() <= work.steps(tiles - 1) + 1
 
@@ -140,6 +140,39 @@ def test_the_compiler_takes_attention_backward(causal: bool, head_dim: int, dtyp
     taken_without_spills(run, *backward_arrays(dtype, head_dim, 16 if dtype == "float16" else 4))
 
 
+@pytest.mark.compiler
+@pytest.mark.parametrize(("causal", "window", "segmented"), [(True, 1000, False), (False, None, True)])
+def test_the_compiler_takes_masks(causal: bool, window: int | None, segmented: bool) -> None:
+    q, k, v, out, lse, d_out = backward_arrays("bfloat16", 128, 4)
+    ids = [array("int32", 4, 4096)] * 2 * segmented
+
+    def forward(q: Any, k: Any, v: Any, *ids: Any) -> Any:
+        return attention(q, k, v, ids or None, causal=causal, window=window)
+
+    def backward(q: Any, k: Any, v: Any, out: Any, lse: Any, d_out: Any, *ids: Any) -> Any:
+        return attention_backward(q, k, v, out, lse, d_out, ids or None, causal=causal, window=window)
+
+    taken_without_spills(forward, q, k, v, *ids)
+    taken_without_spills(backward, q, k, v, out, lse, d_out, *ids)
+
+
+@given(
+    tiles=st.integers(1, 12),
+    block_k=st.sampled_from([64, 128]),
+    window=st.one_of(st.none(), st.integers(1, 2000)),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_tile_sees_the_blocks_of_its_window(tiles: int, block_k: int, window: int | None) -> None:
+    work = Work(1, tiles * 128, tiles * 128, 128, block_k, True, 1, window)
+    for tile in range(tiles):
+        seen = {
+            key // block_k
+            for query in (tile * 128, tile * 128 + 127)
+            for key in range(max(0, query + 1 - (window or query + 1)), query + 1)
+        }
+        assert (work.end(tile) - work.steps(tile), work.end(tile)) == (min(seen), max(seen) + 1)
+
+
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_attention_backward_breaks_no_rule(head_dim: int) -> None:
     for causal in (False, True):
@@ -149,7 +182,7 @@ def test_attention_backward_breaks_no_rule(head_dim: int) -> None:
 
 def test_attention_has_gradients() -> None:
     def total(*arrays: jax.Array) -> jax.Array:
-        return differentiable_attention(*arrays).astype(jnp.float32).sum()
+        return differentiable_attention(*arrays, None, Options())[0].astype(jnp.float32).sum()
 
     shapes = [array("bfloat16", 2, 256, 4, 64), *[array("bfloat16", 2, 256, 2, 64)] * 2]
     found = jax.eval_shape(jax.grad(total, (0, 1, 2)), *shapes)
@@ -180,6 +213,10 @@ def test_the_compiler_takes_rows(name: str, dtype: str) -> None:
         (
             lambda: attention(jnp.zeros((1, 128, 3, 64)), *[jnp.zeros((1, 128, 2, 64))] * 2),
             "2 heads of keys do not divide 3",
+        ),
+        (
+            lambda: attention(*[jnp.zeros((1, 128, 1, 64), jnp.float16)] * 3, window=5),
+            "`window`: expected at least 1 and `causal`, found 5",
         ),
         (lambda: rows.apply(rows.softmax_row, jnp.zeros((2, 100)), (), None), "rows of 100 elements"),
     ],

@@ -128,7 +128,7 @@ def _softmax_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _softmax_backward(out: jax.Array, d_out: jax.Array) -> tuple[jax.Array]:
-    (d_x,) = rows_backward.run(rows_backward.softmax_backward_kernel, (d_out, out), None, 0, _warps(16, out))
+    (d_x,) = rows_backward.run(rows_backward.softmax_backward_kernel, (d_out, out), None, 0, _warps(8, out))
     return (d_x,)
 
 
@@ -147,7 +147,7 @@ def _rms_norm_forward(epsilon: float, x: jax.Array, weight: jax.Array) -> tuple[
 def _rms_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
     x, weight = kept
     kernel = rows_backward.rms_norm_backward_kernel
-    d_x, d_weight = rows_backward.run(kernel, (d_out, x), weight, 1, _warps(8, x), epsilon=epsilon)
+    d_x, d_weight = rows_backward.run(kernel, (d_out, x), weight, 1, _warps(16, x), epsilon=epsilon)
     return d_x, d_weight.astype(weight.dtype)
 
 
@@ -168,7 +168,7 @@ def _layer_norm_forward(
 def _layer_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
     x, weight, bias = kept
     kernel = rows_backward.layer_norm_backward_kernel
-    d_x, d_weight, d_bias = rows_backward.run(kernel, (d_out, x), weight, 2, _warps(8, x), epsilon=epsilon)
+    d_x, d_weight, d_bias = rows_backward.run(kernel, (d_out, x), weight, 2, _warps(16, x), epsilon=epsilon)
     return d_x, d_weight.astype(weight.dtype), d_bias.astype(bias.dtype)
 
 

@@ -15,9 +15,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 import typedpallas as tp
-from typedpallas import Dim, In, InOut, Multiple, Out, Scratch, f32
+from typedpallas import Dim, In, InOut, Multiple, Out, Scratch, f32, i32
 from typedpallas.gpu import GMEM, SMEM, Barrier
-from typedpallas.kernels.gpu.attention_backward_parts import Block, Slots, Whole
+from typedpallas.kernels.gpu.attention_backward_parts import Block
+from typedpallas.kernels.gpu.attention_backward_refs import Slots, Whole
 from typedpallas.kernels.gpu.attention_parts import Ring
 from typedpallas.kernels.gpu.attention_tuning import BackwardTuning
 from typedpallas.launching.errors import LaunchError
@@ -70,6 +71,7 @@ def attention_backward_kernel[
     *,
     tuning: BackwardTuning,
     causal: bool,
+    window: int | None,
     scale: float,
 ) -> None:
     """One block of keys of one head: of keys, or of queries if ``HO`` counts those.
@@ -81,21 +83,92 @@ def attention_backward_kernel[
     slots = Slots(k_slot, v_slot, d_scores_slots, d_q_slots, ready, done)
     queries = Ring((q_slots, lse_slots), q_filled, q_freed, tuning.stages)
     gradients = Ring((d_out_slots, delta_slots), d_out_filled, d_out_freed, tuning.stages)
-    block = Block(whole, slots, queries, gradients, kv_filled, tuning, causal, scale)
+    _run(Block(whole, slots, queries, gradients, kv_filled, tuning, causal, window, scale))
+
+
+def segmented_attention_backward_kernel[
+    T: tp.Float,
+    B: Dim,
+    H: Dim,
+    HK: Dim,
+    HO: Dim,
+    NQ: Dim,
+    NK: Dim,
+    D: Multiple[L[64]],
+    BQ: Multiple[L[64]],
+    BK: Multiple[L[64]],
+    S: Dim,
+    G: Dim,
+    GQ: Multiple[L[64]],
+    GD: Dim,
+](
+    q: In[GMEM, T, B, NQ, H, D],
+    k: In[GMEM, T, B, NK, HK, D],
+    v: In[GMEM, T, B, NK, HK, D],
+    d_out: In[GMEM, T, B, NQ, H, D],
+    lse: In[GMEM, f32, B, H, NQ],
+    delta: In[GMEM, f32, B, H, NQ],
+    q_ids: In[GMEM, i32, B, NQ],
+    k_ids: In[GMEM, i32, B, NK],
+    d_q: InOut[GMEM, f32, B, NQ, H, D],
+    d_k: Out[GMEM, T, B, NK, HO, D],
+    d_v: Out[GMEM, T, B, NK, HO, D],
+    k_slot: Scratch[SMEM, T, BK, D],
+    v_slot: Scratch[SMEM, T, BK, D],
+    q_slots: Scratch[SMEM, T, S, BQ, D],
+    d_out_slots: Scratch[SMEM, T, S, BQ, D],
+    lse_slots: Scratch[SMEM, f32, S, BQ],
+    delta_slots: Scratch[SMEM, f32, S, BQ],
+    q_id_slots: Scratch[SMEM, i32, S, BQ],
+    k_id_slot: Scratch[SMEM, i32, BK],
+    d_scores_slots: Scratch[SMEM, T, L[2], BK, BQ],
+    d_q_slots: Scratch[SMEM, f32, G, GQ, GD],
+    kv_filled: Scratch[Barrier],
+    q_filled: Scratch[Barrier, S],
+    q_freed: Scratch[Barrier, S],
+    d_out_filled: Scratch[Barrier, S],
+    d_out_freed: Scratch[Barrier, S],
+    ready: Scratch[Barrier, L[2]],
+    done: Scratch[Barrier, L[2]],
+    *,
+    tuning: BackwardTuning,
+    causal: bool,
+    window: int | None,
+    scale: float,
+) -> None:
+    """As `attention_backward_kernel`; only equal segments see each other."""
+    whole = Whole(q, k, v, d_out, lse, delta, d_q, d_k, d_v, q_ids, k_ids)
+    slots = Slots(k_slot, v_slot, d_scores_slots, d_q_slots, ready, done, k_id_slot)
+    queries = Ring((q_slots, lse_slots, q_id_slots), q_filled, q_freed, tuning.stages)
+    gradients = Ring((d_out_slots, delta_slots), d_out_filled, d_out_freed, tuning.stages)
+    _run(Block(whole, slots, queries, gradients, kv_filled, tuning, causal, window, scale))
+
+
+def _run(block: Block) -> None:
+    """The warpgroups part."""
     group = lax.axis_index("warpgroup")
 
-    @pl.when(group < tuning.groups)
+    @pl.when(group < block.tuning.groups)
     def _() -> None:
         plgpu.set_max_registers(_REGISTERS[0], action="increase")
         block.compute(group)
 
-    @pl.when(group == tuning.groups)
+    @pl.when(group == block.tuning.groups)
     def _() -> None:
         plgpu.set_max_registers(_REGISTERS[1], action="decrease")
         block.copy()
 
 
-def launch(q: Any, k: Any, *, causal: bool, scale: float, tuning: BackwardTuning) -> MeshKernel:
+def launch(
+    q: Any,
+    k: Any,
+    *,
+    causal: bool,
+    scale: float,
+    tuning: BackwardTuning,
+    window: int | None = None,
+    segmented: bool = False,
+) -> MeshKernel:
     """The kernel for arrays like these.
 
     Raises:
@@ -107,8 +180,9 @@ def launch(q: Any, k: Any, *, causal: bool, scale: float, tuning: BackwardTuning
         raise LaunchError(f"flash attention: {kv_heads} heads of keys do not divide {heads} heads of queries")
     blocks = heads if tuning.apart else kv_heads
     group_queries, group_dims = tuning.group_queries(head_dim)
+    body = segmented_attention_backward_kernel if segmented else attention_backward_kernel
     return kernel(
-        functools.partial(attention_backward_kernel, tuning=tuning, causal=causal, scale=scale),
+        functools.partial(body, tuning=tuning, causal=causal, window=window, scale=scale),
         Mesh(
             grid={"tile": keys // tuning.block_k, "head": blocks, "batch": batch},
             threads={"warpgroup": tuning.groups + 1},
@@ -123,8 +197,8 @@ def launch(q: Any, k: Any, *, causal: bool, scale: float, tuning: BackwardTuning
             "GD": group_dims,
         },
         arrivals={
-            "kv_filled": 2,
-            "q_filled": 2,
+            "kv_filled": 2 + segmented,
+            "q_filled": 2 + segmented,
             "d_out_filled": 2,
             "q_freed": tuning.groups,
             "d_out_freed": tuning.groups,

@@ -11,39 +11,9 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from typedpallas.kernels.gpu.attention_parts import Ring, columns, numbers, rows, zeros
+from typedpallas.kernels.gpu.attention_backward_refs import Slots, Whole
+from typedpallas.kernels.gpu.attention_parts import Ring, columns, visible, zeros
 from typedpallas.kernels.gpu.attention_tuning import BackwardTuning
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The arrays, in global memory."""
-
-    q: Any
-    k: Any
-    v: Any
-    d_out: Any
-    lse: Any
-    delta: Any
-    d_q: Any
-    d_k: Any
-    d_v: Any
-
-
-@dataclass(frozen=True)
-class Slots:
-    """What lies in shared memory besides the rings.
-
-    ``ready`` and ``done`` tell of each slot of ``d_scores`` that every warpgroup has written its part, and that every
-    warpgroup has read it.
-    """
-
-    k: Any
-    v: Any
-    d_scores: Any
-    d_q: Any
-    ready: Any
-    done: Any
 
 
 @dataclass(frozen=True)
@@ -57,7 +27,13 @@ class Block:
     kv_filled: Any
     tuning: BackwardTuning
     causal: bool
+    window: int | None
     scale: float
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every block of queries has some that see not all keys."""
+        return self.window is not None or self.whole.k_ids is not None
 
     @property
     def keys(self) -> tuple[Any, Any, Any]:
@@ -82,7 +58,20 @@ class Block:
     @property
     def count(self) -> Any:
         """Blocks of queries of one head."""
-        return int(self.whole.q.shape[1]) // self.tuning.block_q - self.first
+        blocks: Any = int(self.whole.q.shape[1]) // self.tuning.block_q
+        if self.window is not None:
+            last = lax.axis_index("tile") * self.tuning.block_k + (self.tuning.block_k + self.window - 2)
+            blocks = lax.max(lax.min(lax.div(last, self.tuning.block_q) + 1, blocks), self.first + 1)
+        return blocks - self.first
+
+    def step(self, number: Any) -> Any:
+        """The block of queries of a step. Without a mask, blocks of keys begin at different ones.
+
+        Otherwise all of them would add to the same gradients of queries at the same time.
+        """
+        if self.causal:
+            return self.first + number
+        return lax.rem(number + lax.axis_index("tile") * (self.tuning.block_k // self.tuning.block_q), self.count)
 
     def place(self, number: Any) -> tuple[Any, Any, Any]:
         """Batch, queries and head of a step; steps are counted through all heads."""
@@ -90,7 +79,7 @@ class Block:
         head, step = (0, number) if self.shared == 1 else (lax.div(number, self.count), lax.rem(number, self.count))
         return (
             lax.axis_index("batch"),
-            pl.ds((self.first + step) * size, size),
+            pl.ds(self.step(step) * size, size),
             lax.axis_index("head") * self.shared + head,
         )
 
@@ -99,6 +88,8 @@ class Block:
         whole = self.whole
         plgpu.copy_gmem_to_smem(whole.k.at[self.keys], self.slots.k, self.kv_filled)
         plgpu.copy_gmem_to_smem(whole.v.at[self.keys], self.slots.v, self.kv_filled)
+        if whole.k_ids is not None:
+            plgpu.copy_gmem_to_smem(whole.k_ids.at[self.keys[:2]], self.slots.k_ids, self.kv_filled)
 
         steps = self.shared * self.count
 
@@ -106,7 +97,8 @@ class Block:
         def _(now: Any) -> None:
             number = lax.min(now, steps - 1)
             batch, queries, head = self.place(number)
-            self.queries.fill(now, whole.q.at[batch, queries, head], whole.lse.at[batch, head, queries])
+            ids = () if whole.q_ids is None else (whole.q_ids.at[batch, queries],)
+            self.queries.fill(now, whole.q.at[batch, queries, head], whole.lse.at[batch, head, queries], *ids)
             self.gradients.fill(now, whole.d_out.at[batch, queries, head], whole.delta.at[batch, head, queries])
 
     def compute(self, group: Any) -> None:
@@ -160,6 +152,9 @@ class Group:
         """All queries of one head."""
         block = self.block
         masked: Any = 0
+        if block.everywhere:
+            pl.loop(0, block.count)(functools.partial(self._again, True, head))
+            return
         if block.causal:
             masked = 1 if block.tuning.masked == 1 else lax.min(block.count, block.tuning.masked)
             pl.loop(0, masked)(functools.partial(self._again, True, head))
@@ -184,7 +179,7 @@ class Group:
         block, slots = self.block, self.block.slots
         now = head * block.count + step
         weights, d_scores = self._weights(masked, now, step)
-        (queries, _), (gradients, _) = block.queries.at(now), block.gradients.at(now)
+        queries, gradients = block.queries.at(now)[0], block.gradients.at(now)[0]
         self.d_q[...] = zeros(self.d_q.shape)
         plgpu.wgmma(self.d_v, weights, gradients)
         slot = lax.rem(now + 1, 2)
@@ -214,7 +209,7 @@ class Group:
         """The scores of a step; those of the one after the last go unused."""
         block = self.block
         self.scores[...] = zeros(self.scores.shape)
-        queries, _ = block.queries.take(now)
+        queries = block.queries.take(now)[0]
         plgpu.wgmma(self.scores, block.slots.k.at[self._mine], queries.transpose((1, 0)))
 
     def _begin_weights(self, now: Any) -> None:
@@ -227,27 +222,27 @@ class Group:
     def _weights(self, masked: bool, now: Any, step: Any) -> tuple[jax.Array, jax.Array]:
         """Weights and gradients of the scores, both as operands."""
         block = self.block
-        (queries, lse), (_, delta) = block.queries.at(now), block.gradients.at(now)
+        (queries, lse, *ids), (_, delta) = block.queries.at(now), block.gradients.at(now)
         scores = plgpu.wgmma_accumulator_load(self.scores, wait_n=0)
         self._begin_weights(now)
         logarithms = plgpu.load(lse, layout=plgpu.Layout.WGMMA.reduce(0))
         exponents = scores * (block.scale * math.log2(math.e)) - columns(logarithms, scores)
         weights = jnp.exp2(exponents)
         if masked:
-            weights = jnp.where(self._visible(weights, step), weights, 0.0)
+            seen = self._visible(weights.shape, step, ids)
+            weights = weights if seen is None else jnp.where(seen, weights, 0.0)
         narrow = lax.optimization_barrier(weights.astype(queries.dtype))
         d_weights = plgpu.wgmma_accumulator_load(self.d_weights, wait_n=0)
         sums = plgpu.load(delta, layout=plgpu.Layout.WGMMA.reduce(0))
         d_scores = narrow.astype(jnp.float32) * (d_weights - columns(sums, d_weights))
         return narrow, lax.optimization_barrier(d_scores.astype(queries.dtype))
 
-    def _visible(self, scores: jax.Array, step: Any) -> jax.Array:
-        tuning = self.block.tuning
+    def _visible(self, shape: tuple[int, ...], step: Any, ids: list[Any]) -> jax.Array | None:
+        block, tuning = self.block, self.block.tuning
         first_key = lax.axis_index("tile") * tuning.block_k + self.group * tuning.group_keys
-        first_query = (self.block.first + step) * tuning.block_q
-        key, query = (numbers(scores.shape, axis) for axis in (0, 1))
-        seen: jax.Array = rows(key + (first_key - first_query), scores) <= columns(query, scores)
-        return seen
+        ahead = block.step(step) * tuning.block_q - first_key
+        segments = (ids[0], block.slots.k_ids.at[self._mine]) if ids else None
+        return visible(shape, ahead, block.causal, block.window, segments, queries_axis=1)
 
     def _operands(self, slot: Any) -> tuple[Any, Any]:
         """Of the gradients of queries: this warpgroup's part of the queries, or of the head."""

@@ -1,5 +1,6 @@
 """What the attention kernels for Hopper have in common: rings of slots, masks and the shapes of rows."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,12 +51,12 @@ class Ring:
         plgpu.barrier_arrive(self.freed.at[lax.rem(step, self.stages)])
 
 
-def rows(column: jax.Array, like: jax.Array) -> jax.Array:
+def rows(column: jax.Array, like: jax.Array | jax.ShapeDtypeStruct) -> jax.Array:
     """One number for each row, as a matrix."""
     return lax.broadcast_in_dim(column, like.shape, [0])
 
 
-def columns(row: jax.Array, like: jax.Array) -> jax.Array:
+def columns(row: jax.Array, like: jax.Array | jax.ShapeDtypeStruct) -> jax.Array:
     """One number for each column, as a matrix."""
     return lax.broadcast_in_dim(row, like.shape, [1])
 
@@ -77,3 +78,46 @@ def zeros(shape: tuple[int, ...]) -> jax.Array:
     """What an accumulator starts from."""
     made: jax.Array = plgpu.layout_cast(jnp.zeros(shape, jnp.float32), plgpu.Layout.WGMMA)
     return made
+
+
+def visible(
+    shape: tuple[int, ...],
+    ahead: Any,
+    causal: bool,
+    window: int | None,
+    segments: tuple[Any, Any] | None,
+    queries_axis: int = 0,
+) -> jax.Array | None:
+    """Which keys queries may see; none if all of them.
+
+    Args:
+        shape: of the scores; queries along ``queries_axis``, keys along the other.
+        ahead: how many keys the first query is ahead of the first key.
+        causal: a query sees no keys after itself.
+        window: and of the others, only so many.
+        segments: refs of the segments of the queries and of the keys; only equal ones see each other.
+        queries_axis: 0 or 1.
+    """
+    tests: list[jax.Array] = []
+    down, across = (numbers(shape, axis) for axis in (0, 1))
+    like = jax.ShapeDtypeStruct(shape, jnp.int32)
+    if segments is not None and not causal:
+        # True everywhere. It tells the layouts, which take minutes to infer where nothing but segments tells them.
+        causal, ahead = True, shape[1 - queries_axis]
+    if queries_axis == 0:  # down: queries
+        if causal:
+            tests.append(columns(across, like) <= rows(down + ahead, like))
+        if window is not None:
+            tests.append(columns(across, like) > rows(down + (ahead - window), like))
+    else:
+        if causal:
+            tests.append(rows(down - ahead, like) <= columns(across, like))
+        if window is not None:
+            tests.append(rows(down - (ahead - window), like) > columns(across, like))
+    if segments is not None:
+        pair = segments if queries_axis == 0 else segments[::-1]
+        of_rows, of_columns = (
+            plgpu.load(ref, layout=plgpu.Layout.WGMMA.reduce(1 - axis)) for axis, ref in enumerate(pair)
+        )
+        tests.append(rows(of_rows, like) == columns(of_columns, like))
+    return functools.reduce(jnp.logical_and, tests) if tests else None

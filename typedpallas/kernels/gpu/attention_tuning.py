@@ -50,11 +50,14 @@ class AttentionTuning:
         return -(-self.tile // self.block_k) + (not whole)
 
 
-def default(queries: int, keys: int, head_dim: int, causal: bool) -> AttentionTuning:
-    """Fast on an H200 where it fits: wide heads, short and odd lengths take smaller blocks."""
+def default(queries: int, keys: int, head_dim: int, causal: bool, everywhere: bool = False) -> AttentionTuning:
+    """Fast on an H200 where it fits: wide heads, short and odd lengths take smaller blocks.
+
+    ``everywhere``: every block of scores is masked, which takes registers.
+    """
     wide = head_dim > 128
     groups = 1 if wide or queries % 128 else 2
-    if wide or keys % 128 or keys <= 1024:
+    if wide or keys % 128 or keys <= 1024 or everywhere:
         return AttentionTuning(groups=groups, block_k=64, stages=2 if wide else 4)
     return AttentionTuning(groups=groups, take_turns=causal or keys <= 8192)
 
@@ -71,17 +74,25 @@ class Work:
     causal: bool
     bytes_per_head: int
     """Keys and values of one head."""
+    window: int | None = None
+    """The keys that a query sees, itself the last of them."""
 
     @property
     def tiles(self) -> int:
         """Tiles of one head."""
         return self.queries // self.tile
 
+    def end(self, tile: int) -> int:
+        """The block of keys after the last that a tile sees."""
+        blocks = self.keys // self.block_k
+        return min(blocks, -(-(tile + 1) * self.tile // self.block_k)) if self.causal else blocks
+
     def steps(self, tile: int) -> int:
         """Blocks of keys that a tile sees."""
-        if not self.causal:
-            return self.keys // self.block_k
-        return min(self.keys // self.block_k, -(-(tile + 1) * self.tile // self.block_k))
+        end = self.end(tile)
+        if self.window is None:
+            return end
+        return end - min(end - 1, max(0, tile * self.tile - self.window + 1) // self.block_k)
 
     def order(self) -> list[int]:
         """Tiles by number (``head * tiles + tile``): long ones first, but heads that share the cache together."""
@@ -98,19 +109,21 @@ class Work:
 
 @functools.lru_cache(maxsize=64)
 def schedule(work: Work, blocks: int) -> np.ndarray:
-    """Which tiles each block computes: int32, shape (blocks, turns, 2), number and steps; -1 past a block's last.
+    """Which tiles each block computes: int32, shape (blocks, turns, 3); -1 past a block's last.
+
+    The number of the tile, how many blocks of keys it sees, and the block after the last of them.
 
     Each tile in turn goes to the block that would be free first.
     """
-    mine: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
+    mine: list[list[tuple[int, int, int]]] = [[] for _ in range(blocks)]
     free = [(0, block) for block in range(blocks)]
     for number in work.order():
         busy, block = free[0]
         steps = work.steps(number % work.tiles)
-        mine[block].append((number, steps))
+        mine[block].append((number, steps, work.end(number % work.tiles)))
         heapq.heapreplace(free, (busy + steps + 1, block))
     turns = max(map(len, mine)) + 1
-    return np.array([row + [(-1, 0)] * (turns - len(row)) for row in mine], np.int32)
+    return np.array([row + [(-1, 0, 0)] * (turns - len(row)) for row in mine], np.int32)
 
 
 @dataclass(frozen=True)
