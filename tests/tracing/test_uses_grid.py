@@ -86,3 +86,28 @@ def test_axes_of_maps_of_one_step_and_of_vmap_are_left_alone() -> None:
     run = pl.pallas_call(_copied, out_shape=X)
     many = jax.ShapeDtypeStruct((5, 64, 128), f32)
     assert not tp.check(jax.vmap(run), many, target="tpu-v5e").diagnostics
+
+
+def _own_rows(x: Any, o: Any) -> None:
+    rows = pl.ds(pl.program_id(0) * 16, 16)
+    o[rows, :] = x[rows, :] * 2.0
+
+
+def _own_rows_by_the_step(x: Any, o: Any) -> None:
+    rows = pl.ds(pl.program_id(0) * 16, 16)
+    o[rows, :] = x[rows, :] * pl.program_id(1)
+
+
+@pytest.mark.parametrize("kernel", [_copied, _own_rows])
+def test_programs_that_store_the_same_do_not_race(kernel: Any) -> None:
+    """The values differ between blocks, or rows, of one program each; not between the programs that share them."""
+    blocks = {"in_specs": [ROWS], "out_specs": ROWS} if kernel is _copied else {}
+    run = pl.pallas_call(kernel, out_shape=X, grid=(4, 8), **blocks)
+    assert tp.check(run, X, target="h100").ok
+
+
+@pytest.mark.parametrize("kernel", [_scaled_by_the_step, _own_rows_by_the_step])
+def test_programs_that_share_what_they_store_to_race(kernel: Any) -> None:
+    blocks = {"in_specs": [ROWS], "out_specs": ROWS} if kernel is _scaled_by_the_step else {}
+    run = pl.pallas_call(kernel, out_shape=X, grid=(4, 8), **blocks)
+    assert {item.rule for item in tp.check(run, X, target="h100").diagnostics} == {"write-race"}

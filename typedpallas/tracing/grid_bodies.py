@@ -3,7 +3,7 @@
 Conditions and indices that follow from program ids are known at every point; whatever depends on data is not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -216,13 +216,14 @@ def _note_run(eqn: Any, state: _State, body: Body) -> None:
                 state.runs[out] = state.runs[run] + offset
 
 
-def stored_together(body: Body, ids: Ints, moves: frozenset[int]) -> Tri:
+def stored_together(body: Body, ids: Ints, points: Ints, axes: Mapping[int, int]) -> Tri:
     """Whether two points that share a block (equal ``ids``) store different values to the same elements of it.
 
     Args:
         body: the touches.
         ids: each point's block as one number.
-        moves: the grid axes, as the body counts them, along which those points differ.
+        points: the grid points themselves, a row for each.
+        axes: the grid axes whose points may run at once, and how the body counts them.
     """
     verdict: Tri = "no"
     for touch in body.touches:
@@ -237,11 +238,20 @@ def stored_together(body: Body, ids: Ints, moves: frozenset[int]) -> Tri:
             verdict = verdict if touch.whole or _one_size_apart(keys, touch) else "unknown"
         elif touch.masked:
             verdict = "unknown"
-        elif touch.depends & (moves | {OLD}):
+        elif touch.depends & ({axes[axis] for axis in _differing(keys, points[at]) & axes.keys()} | {OLD}):
             return "yes"
         elif DATA in touch.depends:
             verdict = "unknown"
     return verdict
+
+
+def _differing(keys: Ints, points: Ints) -> set[int]:
+    """The axes along which points of equal keys differ."""
+    order = np.lexsort(keys.T)
+    sorted_keys, sorted_points = keys[order], points[order]
+    same = (sorted_keys[1:] == sorted_keys[:-1]).all(axis=1)
+    differ = (sorted_points[1:] != sorted_points[:-1]) & same[:, None]
+    return {int(axis) for axis in np.nonzero(differ.any(axis=0))[0]}
 
 
 def _one_size_apart(keys: Ints, touch: Touch) -> bool:

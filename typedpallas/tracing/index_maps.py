@@ -206,7 +206,7 @@ def _with_output(
         ids = grid_visits.block_ids(found, at) if whole else None
         if ids is not None:
             body = _body(kernel, grid, position, found, at)
-            collides = _collides(body, ids, grid, visits)
+            collides = _collides(body, ids, at, grid, visits)
             stale = grid_bodies.builds_on_stale(body, ids) if visits.returns else "no"
     return replace(
         event,
@@ -217,11 +217,11 @@ def _with_output(
     )
 
 
-def _collides(body: Body, ids: Any, grid: _Grid, visits: Visits) -> Tri:
+def _collides(body: Body, ids: Any, at: Any, grid: _Grid, visits: Visits) -> Tri:
     if visits.shared is None:
         return "no"
-    moves = {grid.seen(axis) for axis in grid.parallel}
-    return grid_bodies.stored_together(body, ids, frozenset(axis for axis in moves if axis is not None))
+    axes = {axis: seen for axis in grid.parallel if (seen := grid.seen(axis)) is not None}
+    return grid_bodies.stored_together(body, ids, at, axes)
 
 
 def _body(kernel: KernelCall, grid: _Grid, position: int, found: Map, at: Any) -> Body:
