@@ -82,7 +82,7 @@ class GpuPadding(Case):
                 f"    return {join.format('best', reduce.format(self._load(f'j * {self.width}')))}",
                 f"o[0] = jax.lax.fori_loop(0, {turns}, chunk, jnp.float32({neutral}))",
             ]
-        return [f"o[0] = {reduce.format(self._load('0'))}"]
+        return [f"o[0] = {reduce.format(self._load('(pl.program_id(0) * 0)'))}"]
 
     def _kernel(self) -> str:
         return "\n".join(["def kernel(x, o):", *("    " + line for line in self._body())])
