@@ -111,10 +111,12 @@ def _barrier_arrive(run: Run, thread: Thread, step: Step, frame: Frame) -> Resul
     return ()
 
 
-@waits("barrier_wait")
+@waits("barrier_wait", "barrier_arrive_and_wait")
 def _barrier_wait(run: Run, thread: Thread, step: Step, frame: Frame) -> Generator[None, None, Results]:
     ref, *leaves = step.eqn.invars
     barrier = run.barrier(frame, operand(step, "barrier", ref, step.eqn.params["transforms_treedef"], leaves))
+    if step.name == "barrier_arrive_and_wait":
+        _arrive(barrier, thread)
     seen = thread.waits.get(barrier.number, 0)
     if any(warp.waits.get(barrier.number, 0) != seen for warp in thread.warps):
         raise NotFollowed("warps that waited for different phases")
@@ -151,7 +153,7 @@ def _wgmma_wait(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
     return ()
 
 
-@handles("wgmma_accumulator_deref_p")
+@handles("wgmma_accumulator_deref")
 def _deref(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
     if (left := step.eqn.params["wait_n"]) is not None:
         thread.await_all_but("product", left)
@@ -160,17 +162,17 @@ def _deref(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
     return (None,)
 
 
-@handles("wgmma_accumulator_store_p")
+@handles("wgmma_accumulator_store")
 def _acc_store(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
     acc = operand(step, "acc", step.eqn.invars[0], None, ())
     run.uses(thread, step, frame, acc, "store", thread.step(), writes=True)
     return (None,)
 
 
-@handles("get", "swap", "addupdate", "load", "masked_load", "masked_swap")
+@handles("get", "swap", "addupdate", "load", "store", "masked_load", "masked_swap")
 def _access(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
     eqn, params = step.eqn, step.eqn.params
-    stored = step.name in ("swap", "addupdate", "masked_swap")
+    stored = step.name in ("swap", "store", "addupdate", "masked_swap")
     if "args_tree" in params:
         ref, transforms, *_ = params["args_tree"].unflatten(eqn.invars)
         given = step.views.get("ref") or operand(step, "ref", ref, _Tree(transforms), ())
@@ -216,7 +218,7 @@ def _semaphore_wait(run: Run, thread: Thread, step: Step, frame: Frame) -> Resul
     return ()
 
 
-@handles("inline_mgpu_p")
+@handles("inline_mgpu")
 def _inline(run: Run, thread: Thread, step: Step, frame: Frame) -> Results:
     """JAX's own fences synchronise with nothing, nor does what makes values of values."""
     makes_values = step.eqn.outvars and not any(jaxapi.is_ref(atom.aval) for atom in step.eqn.invars)

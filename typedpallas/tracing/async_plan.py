@@ -13,18 +13,23 @@ CALLS = frozenset(
     ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 )
 CONTROL = CALLS | {"cond", "scan", "while", "run_scoped", "run_state", "mpmd_map", "core_map"}
-_LOCAL = frozenset(("get", "swap", "addupdate", "load", "masked_load", "masked_swap", "wgmma_accumulator_deref_p"))
+_LOCAL = frozenset(
+    (
+        *("get", "swap", "addupdate", "load", "store", "masked_load", "masked_swap"),
+        *("wgmma_accumulator_deref",),
+    )
+)
 """Accesses that synchronise with nothing else: where it is not known whether they happen, they may be left out."""
 _SILENT = frozenset(
     (
-        *("async_prefetch", "set_max_registers_p", "print_layout", "debug_print", "add_dependency", "delay"),
+        *("async_prefetch", "set_max_registers", "print_layout", "debug_print", "add_dependency", "delay"),
         *("griddepcontrol_wait", "griddepcontrol_launch_dependents", "semaphore_read", "get_global"),
     )
 )
 _ALONE = frozenset(
     (
         *("commit_smem", "commit_group", "commit_tmem", "wait_smem_to_gmem", "wait_gmem_to_smem", "wgmma_wait"),
-        *("wait_load_tmem", "inline_mgpu_p"),
+        *("wait_load_tmem", "inline_mgpu"),
     )
 )
 """Operations with effects though they take no ref."""
@@ -81,7 +86,7 @@ class Plans:
 
     def _steps(self, eqns: Sequence[Any]) -> Iterator[Step]:
         for eqn in eqns:
-            name = eqn.primitive.name
+            name = eqn.primitive.name.removesuffix("_p")  # as JAX 0.12 does
             if name in _SILENT:
                 continue
             if name in CONTROL:
