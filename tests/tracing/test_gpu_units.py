@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 from gpu_asked import Copy, Product, flagged, refused
 from jax import lax
+from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 import typedpallas as tp
@@ -161,3 +162,34 @@ def test_warpgroups_that_reduce_at_once_race_and_one_alone_does_not() -> None:
     assert _summed(1, guard=False, signal=False) == set()
     assert _summed(4, guard=True, signal=False) == set()
     assert _summed(4, guard=False, signal=True) == set(), "they may take turns"
+
+
+def test_a_product_of_buffers_in_one_place_is_judged_by_their_own_elements() -> None:
+    """What a `plgpu.RefUnion` reserves is bytes; the product sees the buffers that share them."""
+    tiles = (plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(128))
+    early, late = plgpu.SMEM((64, 64), bf16, transforms=tiles), plgpu.SMEM((64, 64), f32)
+
+    def body(x_ref: Any, y_ref: Any, o_ref: Any, a_ref: Any, shared: Any, barrier: Any) -> None:
+        b_ref, out_ref = shared
+        plgpu.copy_gmem_to_smem(x_ref, a_ref, barrier)
+        plgpu.barrier_wait(barrier)
+        plgpu.copy_gmem_to_smem(y_ref, b_ref, barrier)
+        plgpu.barrier_wait(barrier)
+
+        def product(acc: Any) -> jax.Array:
+            plgpu.wgmma(acc, a_ref, b_ref)
+            return acc[...]
+
+        out_ref[...] = pl.run_scoped(product, plgpu.ACC((64, 64), f32))
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(out_ref, o_ref)
+        plgpu.wait_smem_to_gmem(0)
+
+    run = plgpu.kernel(
+        body,
+        out_type=jax.ShapeDtypeStruct((64, 64), f32),
+        scratch_types=[early, plgpu.RefUnion(early, late), plgpu.Barrier()],
+    )
+    x = jax.ShapeDtypeStruct((64, 64), bf16)
+    report = tp.check(run, x, x, target="h100")
+    assert not [item for item in report.diagnostics if item.verdict == "refuted"], report.diagnostics

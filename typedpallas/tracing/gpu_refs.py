@@ -65,12 +65,14 @@ class View:
     """Whether its last two dims are swapped."""
     sliced: bool = False
     """Whether it is less than the whole buffer."""
+    dtype: str | None = None
+    """JAX's name of the elements that the operation sees; none where a transform is not understood."""
 
 
 def view(var: Any, transforms: Any) -> View:
     """A ref with the transforms of one operation, outermost last."""
     shape = jaxapi.shape_of(var.aval)
-    found = View(var, var.aval, shape)
+    found = View(var, var.aval, shape, dtype=jaxapi.dtype_name(var.aval))
     for transform in transforms or ():
         found = _transformed(found, transform)
     return found
@@ -85,11 +87,13 @@ def _transformed(found: View, transform: Any) -> View:
     if kind in ("UntilingTransform", "UntileRef"):
         tile = tuple(transform.tiling)
         return replace(found, shape=_untiled(found.shape, tile), tile=tile)
+    if kind == "ExtractAliasedRef":
+        return replace(found, shape=tuple(transform.shape), dtype=str(transform.dtype), sliced=True)
     if kind == "NDIndexer":
         return _indexed(found, transform)
     if kind in ("TransposeTransform", "TransposeRef"):
         return _permuted(found, tuple(transform.permutation))
-    return replace(found, shape=None)
+    return replace(found, shape=None, dtype=None)
 
 
 def _untiled(shape: tuple[int | None, ...], tile: tuple[int, ...]) -> tuple[int | None, ...] | None:

@@ -166,14 +166,13 @@ class _Walk:
         return MatrixProduct(instruction=instruction, collective=collective, plain=not scaled, **operands)
 
     def _operand(self, view: View | None, atom: Any, scope: _Scope) -> MatrixOperand:
-        dtype = jaxapi.dtype_name(atom.aval)
         if view is None:
-            shape = jaxapi.shape_of(atom.aval)
+            shape, dtype = jaxapi.shape_of(atom.aval), jaxapi.dtype_name(atom.aval)
             return MatrixOperand(name="a value", space=None, dtype=dtype, shape=shape)
         return MatrixOperand(
             name=scope.names.get(view.var, "the ref"),
             space=jaxapi.space_of(view.aval, "mosaic_gpu"),
-            dtype=dtype,
+            dtype=view.dtype,
             shape=view.shape,
             transposed=view.transposed,
             tile=view.tile,
