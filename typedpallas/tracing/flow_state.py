@@ -65,13 +65,20 @@ class Flight:
     bits: int | None = None
     asked: bool = False
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What two copies have in common that may be one on two paths."""
+        (sem, element), ends = self.semaphore, (self.source[0].number, self.target[0].number)
+        return sem.number, element, self.guards, self.bits, ends
+
     def join(self, other: "Flight") -> "Flight | None":
         """What is known of a copy that is one of these on one of two paths each; none where they differ in kind."""
         if self == other:
             return self
-        kinds = [(flight.semaphore, flight.guards, flight.bits) for flight in (self, other)]
+        if self.kind != other.kind:
+            return None
         source, target = _hull(self.source, other.source), _hull(self.target, other.target)
-        if kinds[0] != kinds[1] or source is None or target is None:
+        if source is None or target is None:
             return None
         ids = tuple(hull(a, b) for a, b in zip(self.ids, other.ids, strict=True))
         return replace(self, source=source, target=target, ids=ids, asked=self.asked and other.asked)
@@ -183,10 +190,17 @@ class State:
 
 def _in_both(left: Sequence[Flight], right: Sequence[Flight]) -> Iterator[Flight]:
     """The copies under way on both of two paths, each as what it is on either."""
-    rest = list(right)
-    for flight in left:
-        fits = [(other != flight, k) for k, other in enumerate(rest) if flight.join(other) is not None]
-        joined = flight.join(rest.pop(min(fits)[1])) if fits else None
+    same = 0
+    while same < min(len(left), len(right)) and left[same] == right[same]:
+        yield left[same]
+        same += 1
+    rest: dict[Any, list[Flight]] = {}
+    for flight in right[same:]:
+        rest.setdefault(flight.kind, []).append(flight)
+    for flight in left[same:]:
+        others = rest.get(flight.kind, [])
+        fits = [(other != flight, k) for k, other in enumerate(others) if flight.join(other) is not None]
+        joined = flight.join(others.pop(min(fits)[1])) if fits else None
         if joined is not None:
             yield joined
 
