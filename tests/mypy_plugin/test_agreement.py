@@ -1,8 +1,9 @@
 """The plugin's types against JAX: every public function, and expressions as people write them."""
 
 import harness
-import probe
 import pytest
+
+from benchmarks.functions import probe, report
 
 _LEAST_KNOWN = 0.9
 """The share of array results whose shape must be known: a plugin that says nothing would agree with everything."""
@@ -35,7 +36,7 @@ def test_shapes_and_dtypes_agree(answers):
     wrong = []
     for expression, message in shown.items():
         true = probe.truth(expression)
-        said = probe.revealed(message)
+        said = probe.revealed(message.text)
         if true is None or said is None or len(said) != len(true):
             continue
         for (shape, dtype), (true_shape, true_dtype, weak) in zip(said, true, strict=True):
@@ -59,5 +60,21 @@ def test_most_are_known(answers):
 
 
 def _known(message):
-    said = probe.revealed(message)
+    said = probe.revealed(message.text)
     return said is not None and said[0][0] is not None and None not in said[0][0]
+
+
+def test_the_page_of_functions_is_what_mypy_says(answers):
+    """docs/functions.md, under the version of JAX that it was made with."""
+    shown, _ = answers
+    found = list(report.lines({expression: message.text for expression, message in shown.items()}))
+    page = (harness.HERE.parent.parent / "docs" / "functions.md").read_text()
+    assert page == report.page(found), f"run `{report.COMMAND} --write`"
+
+
+def test_most_functions_are_typed(answers):
+    shown, _ = answers
+    found = list(report.lines({expression: message.text for expression, message in shown.items()}))
+    arrays = [line for line in found if line.state not in ("no array", "not asked")]
+    assert len(arrays) > 400
+    assert sum(line.state == "typed" for line in arrays) > 0.85 * len(arrays)

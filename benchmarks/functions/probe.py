@@ -6,9 +6,9 @@ import inspect
 import itertools
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import harness
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -30,7 +30,7 @@ ARRAYS = {
     "k": ("f32", "B K N"),
     "s": ("f32", ""),
 }
-_JAX_NAMES = {"f32": "float32", "bf16": "bfloat16", "i32": "int32", "bool_": "bool"}
+JAX_NAMES = {"f32": "float32", "bf16": "bfloat16", "i32": "int32", "bool_": "bool"}
 
 _HEADER = """
 from typing import Any, Literal as L, reveal_type
@@ -52,6 +52,57 @@ _CALLS = (
     "(q, k, (((2,), (2,)), ((0,), (0,))))",
 )  # fmt: skip
 _CALLS_EACH = 2
+
+OWN_CALLS = {
+    "jnp.argwhere": ("(flag, size=8)",),
+    "jnp.bincount": ("(n[0], length=8)",),
+    "jnp.choose": ("(n, [x, y], mode='clip')",),
+    "jnp.compress": ("(flag[0], x, axis=1, size=8)",),
+    "jnp.convolve": ("(row, row)",),
+    "jnp.correlate": ("(row, row)",),
+    "jnp.cross": ("(x[:, 0:3], y[:, 0:3])",),
+    "jnp.digitize": ("(x, row)",),
+    "jnp.extract": ("(flag, x, size=8)",),
+    "jnp.flatnonzero": ("(flag, size=8)",),
+    "jnp.interp": ("(x, row, row)",),
+    "jnp.kaiser": ("(8, 2.0)",),
+    "jnp.nonzero": ("(flag, size=8)",),
+    "jnp.polymul": ("(row, row)",),
+    "jnp.put_along_axis": ("(x, n, 0.0, axis=1, inplace=False)",),
+    "jnp.searchsorted": ("(row, x)",),
+    "jnp.unique": ("(n, size=8)",),
+    "lax.argmax": ("(x, 1, jnp.int32)",),
+    "lax.argmin": ("(x, 1, jnp.int32)",),
+    "lax.associative_scan": ("(jnp.add, x)",),
+    "lax.betainc": ("(x, y, x)",),
+    "lax.broadcast_in_dim": ("(row, (M_, N_), (1,))",),
+    "lax.clamp": ("(0.0, x, 1.0)",),
+    "lax.concatenate": ("([x, y], 0)",),
+    "lax.cond": ("(flag[0, 0], lambda v: v, lambda v: v, x)",),
+    "lax.dynamic_slice": ("(x, (0, 0), (8, 8))",),
+    "lax.dynamic_update_index_in_dim": ("(x, row, 0, 0)",),
+    "lax.dynamic_update_slice": ("(x, y, (0, 0))",),
+    "lax.dynamic_update_slice_in_dim": ("(x, y, 0, 0)",),
+    "lax.fori_loop": ("(0, 4, lambda i, v: v, x)",),
+    "lax.iota": ("(jnp.float32, 8)",),
+    "lax.map": ("(lambda v: v, x)",),
+    "lax.pad": ("(x, 0.0, ((0, 0, 0), (0, 8, 0)))",),
+    "lax.reduce": ("(x, 0.0, lax.add, (0,))",),
+    "lax.reduce_and": ("(flag, (0,))",),
+    "lax.reduce_or": ("(flag, (0,))",),
+    "lax.reduce_precision": ("(x, 8, 7)",),
+    "lax.reduce_window": ("(x, 0.0, lax.add, (1, 2), (1, 1), 'VALID')",),
+    "lax.reduce_xor": ("(n, (0,))",),
+    "lax.rng_uniform": ("(0.0, 1.0, (8, 8))",),
+    "lax.scan": ("(lambda c, v: (c, v), row, x)",),
+    "lax.slice": ("(x, (0, 0), (8, 8))",),
+    "lax.slice_in_dim": ("(x, 0, 8)",),
+    "lax.split": ("(x, (8, M_ - 8))",),
+    "lax.squeeze": ("(col, (1,))",),
+    "lax.switch": ("(n[0, 0], [lambda v: v, lambda v: v], x)",),
+    "lax.while_loop": ("(lambda v: v[0, 0] > 0, lambda v: v, x)",),
+}
+"""Calls of functions that none of the general calls fits."""
 
 WRITTEN = """
 x + y; x - 1; 2.0 * x; x / row; x // y; x % 2.0; x ** 2; n << 1; n & n; flag | flag; ~flag; -x; abs(x); x @ w
@@ -98,40 +149,65 @@ def expressions() -> list[str]:
 
 
 def _enumerated() -> Iterator[str]:
+    for name in functions():
+        yield from calls(name)
+
+
+def functions() -> Iterator[str]:
+    """Every public function of the three modules, as code writes it."""
     for prefix, module in (("jnp", jnp), ("lax", lax), ("jax.nn", jax.nn)):
         for name in sorted(vars(module)):
             function = getattr(module, name)
-            if name.startswith("_") or not callable(function) or inspect.isclass(function):
-                continue
-            accepted = (f"{prefix}.{name}{call}" for call in _CALLS if truth(f"{prefix}.{name}{call}") is not None)
-            yield from itertools.islice(accepted, _CALLS_EACH)
+            if not name.startswith("_") and callable(function) and not inspect.isclass(function):
+                yield f"{prefix}.{name}"
 
 
-def _namespace(arrays: dict[str, jax.Array]) -> dict[str, object]:
-    sizes = {f"{name}_": size for name, size in SIZES.items()}
-    return {"jnp": jnp, "lax": lax, "jax": jax, **sizes, **arrays}
+@functools.cache
+def calls(name: str) -> tuple[str, ...]:
+    """The first few calls of a function that JAX takes, of those that fit it best."""
+    tried = (*OWN_CALLS.get(name, ()), *_CALLS)
+    accepted = (f"{name}{call}" for call in tried if truth(f"{name}{call}") is not None)
+    return tuple(itertools.islice(accepted, _CALLS_EACH))
 
 
-def shape_of(dims: str) -> tuple[int, ...]:
-    """The sizes of ``"M N"``, in elements."""
-    return tuple(SIZES.get(dim) or int(dim) for dim in dims.split())
+def evaluated(expression: str, sizes: Mapping[str, Any]) -> tuple[Any, bool]:
+    """What JAX's abstract evaluation gives, with these sizes for the dims, and whether every part of it is an array.
+
+    Raises:
+        Exception: whatever JAX raises.
+    """
+    structs = {
+        name: jax.ShapeDtypeStruct(tuple(sizes[d] if d in sizes else int(d) for d in dims.split()), JAX_NAMES[dtype])
+        for name, (dtype, dims) in ARRAYS.items()
+    }
+    names = {"jnp": jnp, "lax": lax, "jax": jax, **{f"{name}_": size for name, size in sizes.items()}}
+    arrays: list[bool] = []
+
+    def run(given: dict[str, jax.Array]) -> Any:
+        result = eval(expression, {**names, **given})
+        arrays.append(all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(result)))
+        return result
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return jax.eval_shape(run, structs), arrays[0]
 
 
 @functools.cache
 def truth(expression: str) -> list[tuple[tuple[int, ...], str, bool]] | None:
     """What JAX gives with numbers for dims: shape, element type and weakness of each result; none if refused."""
-    structs = {
-        name: jax.ShapeDtypeStruct(shape_of(dims), _JAX_NAMES[dtype]) for name, (dtype, dims) in ARRAYS.items()
-    }
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            given = jax.eval_shape(lambda arrays: eval(expression, _namespace(arrays)), structs)
+        given, _ = evaluated(expression, SIZES)
     except Exception:
         return None
     if not all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(given)):
         return None
     return [(leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in jax.tree.leaves(given)]
+
+
+def gives_arrays(expression: str) -> bool:
+    """Whether JAX takes it and gives arrays, and not numbers, text or types."""
+    return bool(truth(expression)) and evaluated(expression, SIZES)[1]
 
 
 def module(listed: list[str]) -> tuple[str, dict[int, str]]:
@@ -154,9 +230,9 @@ def module(listed: list[str]) -> tuple[str, dict[int, str]]:
 _BLOCK = re.compile(r"typedpallas\._static\.Block\[")
 
 
-def revealed(message: harness.Message) -> list[tuple[tuple[int | None, ...] | None, str | None]] | None:
-    """The blocks in a revealed type as (shape under `SIZES`, element type); none if it has none."""
-    text = re.search(r'Revealed type is "(.*)"', message.text)
+def revealed(message: str) -> list[tuple[tuple[int | None, ...] | None, str | None]] | None:
+    """The blocks in mypy's note of a revealed type as (shape under `SIZES`, element type); none if it has none."""
+    text = re.search(r'Revealed type is "(.*)"', message)
     assert text is not None, message
     name = re.sub(r"\btypedpallas\.(_static|dtypes)\.", "", text[1]).replace("*tuple[Any, ...]", "Ellipsis")
     tree = ast.parse(name.rstrip("?"), mode="eval").body
@@ -173,15 +249,18 @@ def _block(node: ast.AST) -> tuple[tuple[int | None, ...] | None, str | None]:
     dtype, *dims = arguments
     name = dtype.id if isinstance(dtype, ast.Name) else ""
     shape = None if dims and isinstance(dims[0], ast.Name) and dims[0].id == "Ellipsis" else tuple(map(_size, dims))
-    return shape, _JAX_NAMES.get(name, None if name == "Any" else name)
+    return shape, JAX_NAMES.get(name, None if name == "Any" else name)
 
 
 def _size(node: ast.expr) -> int | None:
     if isinstance(node, ast.Name):
         return SIZES.get(node.id)
     if _head(node) == "Literal":
+        assert isinstance(node, ast.Subscript)
         value = ast.literal_eval(node.slice)
         return int(value)
+    assert isinstance(node, ast.Subscript)
     arithmetic = {"Mul": int.__mul__, "Add": int.__add__, "FloorDiv": int.__floordiv__}
+    assert isinstance(node.slice, ast.Tuple)
     left, right = (_size(part) for part in node.slice.elts)
     return None if left is None or right is None else arithmetic[_head(node)](left, right)
