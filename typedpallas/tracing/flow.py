@@ -1,6 +1,8 @@
 """What a kernel does to its memory over its whole grid: garbage in results, copies that nobody waits for."""
 
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +19,11 @@ from typedpallas.tracing.walk import KernelCall
 
 _MOST_STEPS = 256
 """Smaller grids are walked step by step."""
-_PHASED = 16
-"""A walk that unrolls fewer turns takes all steps between the first and the last as one."""
 _TRIES = ((True, 64, 12_000), (False, 16, 12_000), (False, 2, 20_000))
 """Whether each step is walked, turns of loops that are walked one by one, and equations to visit: from exact to
 coarse, until one is within its budget."""
+_PHASES_COST = 4
+"""How many times as many equations a walk in phases may visit as one that takes all turns alike."""
 
 
 @dataclass(frozen=True)
@@ -60,30 +62,41 @@ def _split(kernel: KernelCall, extents: Sequence[int]) -> Iterator[int]:
 
 def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int]) -> _Found:
     """Walk the grid from step ``first`` along each axis, as exactly as can be paid for."""
-    steps = 1
-    for extent, begin in zip(extents, first, strict=True):
-        steps *= extent - begin
-    mapping = kernel.eqn.params.get("grid_mapping")
-    hidden = frozenset(mapping.vmapped_dims) if mapping is not None else frozenset()
+    steps = math.prod(extent - begin for extent, begin in zip(extents, first, strict=True))
     for exactly, unroll, budget in _TRIES:
         if exactly and steps > _MOST_STEPS:
             continue
-        run = Run(unroll=unroll, budget=budget)
-        last = len(extents) - 1
-        phases = run.plans.period(kernel.jaxpr) if not exactly and unroll >= _PHASED and last not in hidden else 1
-        segments: list[Segments] = [
-            every(extent, begin) if exactly else kinds(extent, begin, phases if axis == last else 1)
-            for axis, (extent, begin) in enumerate(zip(extents, first, strict=True))
-        ]
-        grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, phases)
         try:
-            grid.walk()
+            grid = _followed(kernel, extents, first, Run(unroll, budget, phased=exactly), exactly)
+            spent, period = budget - grid.run.budget, grid.run.plans.period(kernel.jaxpr)
+            if not exactly and period > 1 and spent * _PHASES_COST <= budget:
+                with suppress(NotFollowed):
+                    grid = _followed(kernel, extents, first, Run(unroll, budget, phased=True), exactly)
         except NotFollowed as stopped:
             if str(stopped) == "too long":
                 continue
             return _Found()
-        return _Found(tuple(run.claims), frozenset(grid.meant))
+        return _Found(tuple(grid.run.claims), frozenset(grid.meant))
     return _Found()
+
+
+def _followed(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], run: Run, exactly: bool) -> Grid:
+    """One walk over the whole grid.
+
+    Raises:
+        NotFollowed: it is too long, or does something that is not followed.
+    """
+    mapping = kernel.eqn.params.get("grid_mapping")
+    hidden = frozenset(mapping.vmapped_dims) if mapping is not None else frozenset()
+    last = len(extents) - 1
+    phases = run.plans.period(kernel.jaxpr) if run.phased and not exactly and last not in hidden else 1
+    segments: list[Segments] = [
+        every(extent, begin) if exactly else kinds(extent, begin, phases if axis == last else 1)
+        for axis, (extent, begin) in enumerate(zip(extents, first, strict=True))
+    ]
+    grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, phases)
+    grid.walk()
+    return grid
 
 
 def _located(kernel: KernelCall, found: _Found, split: int | None) -> Iterator[Located]:

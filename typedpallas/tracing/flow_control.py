@@ -17,8 +17,6 @@ from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_run import Frame, NotFollowed, Run, handles, read
 from typedpallas.tracing.flow_state import Bound, Buffer, Count, State, widened
 
-_PHASED = 16
-"""A walk that unrolls fewer turns takes all those between the first and the last as one."""
 _EDGE = 4
 """How many turns at either end of a long loop are walked by themselves, where those between come in phases."""
 _NEAR = 3
@@ -112,10 +110,10 @@ def _turns(run: Run, body: Any, length: int, carry: list[Bound], turn: Turn, str
     Those between are walked a period at a time, each turn of it for all the turns that many apart.
     """
     start = carry
-    every = run.plans.period(body) if run.unroll >= _PHASED else 1
+    every = run.plans.period(body) if run.phased else 1
     alone = set(range(length))
     if length > run.unroll:
-        alone = _alone(length, 1 if every == 1 else _EDGE, run.plans.compared(body) if run.unroll >= _PHASED else ())
+        alone = _alone(length, 1 if every == 1 else _EDGE, run.plans.compared(body) if run.phased else ())
     for low, high in _runs(length, alone, every):
         if low == high:
             known = [_at(bound, stride, (low, low)) for bound, stride in zip(start, strides, strict=True)]

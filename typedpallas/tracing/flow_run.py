@@ -45,6 +45,8 @@ class Run:
     unroll: int
     budget: int
     """Equations that may still be visited."""
+    phased: bool = False
+    """Whether the turns of longer loops are told apart by the remainders that their bodies take."""
     extents: tuple[int, ...] = ()
     """Steps along each grid axis, as the body counts axes."""
     ids: Ids = ()
