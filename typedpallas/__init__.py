@@ -22,6 +22,7 @@ _HOME = {
     "portable": "mma dot first last load_rows broadcast_rows grid_index grid_size OutsideLaunch",
     "tracing": "check debug Report",
     "compilers": "compile Compiled CompileError",
+    "autotuning": "autotune Tuned",
     "typing": "typed SignatureError",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}

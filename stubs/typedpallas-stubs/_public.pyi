@@ -27,6 +27,8 @@ from typedpallas._refs import Ref as Ref
 from typedpallas._refs import Scratch as Scratch
 from typedpallas.chips import UnknownTarget as UnknownTarget
 from typedpallas.chips import targets as targets
+from typedpallas.autotuning import Tuned as Tuned
+from typedpallas.autotuning import autotune as autotune
 from typedpallas.compilers import Compiled as Compiled
 from typedpallas.compilers import CompileError as CompileError
 from typedpallas.compilers import compile as compile
