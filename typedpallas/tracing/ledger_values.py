@@ -1,8 +1,9 @@
 """What a TPU kernel's values may take of VMEM beside its buffers: those that no register holds.
 
-Operations on elements are fused, and need no room, however large the block. What turns an array over, or brings its
-elements together, has the values around it written out. Measured against libtpu 0.0.48.1 over kernels of several
-packages: the room that it took lay between nothing and nine tenths of all values that are alive at once.
+Operations on elements are fused, and need no room, however large the block. What moves elements about, or is used
+more than once and is too large for the registers, is written out with the values around it. Measured against libtpu
+0.0.48.1 over kernels of several packages: the room that it took lay between nothing and 1.25 times all values that
+are alive at once.
 """
 
 from typing import Any, Literal
@@ -13,26 +14,43 @@ from typedpallas.tracing.walk import KernelCall
 
 _TURNING = frozenset(
     {
-        *("argmax", "argmin", "broadcast_in_dim", "concatenate", "cumlogsumexp", "cummax", "cummin", "cumprod"),
-        *("cumsum", "dynamic_slice", "gather", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_sum"),
-        *("repeat", "reshape", "rev", "roll", "select_and_gather_add", "sort", "split", "stack", "tile", "transpose"),
-        *("unstack", "bitcast", "unpack_elementwise", "pack_elementwise"),
+        *("concatenate", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "dynamic_slice", "gather"),
+        *("reshape", "rev", "roll", "sort", "split", "stack", "unstack", "bitcast", "unpack_elementwise"),
+        "pack_elementwise",
     }
 )
-"""Operations after which an element is not where it was, or depends on more than its own place."""
-_ROWS, _LANES, _WORD_BITS = 8, 128, 32
+"""Operations after which an element is not where it was. Sums, spread columns and turned operands of a product are
+none of them: what they need stays below the product's result, wherever it was measured."""
+_ROWS, _LANES, _WORD_BITS, _WIDENED = 8, 128, 32, 8
+_TILE = 4096
+_IN_REGISTERS = 64 * _TILE
+"""Bytes of all vector registers."""
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap")
 
 
-def alive(jaxpr: Any) -> int:
-    """Bytes of all values that are alive at once where most are; none if every operation works element by element."""
-    return _most(jaxpr) if _turns(jaxpr) else 0
+def alive(jaxpr: Any, product: int) -> int:
+    """Bytes that all values may take that are alive at once; none where a product's result needs the most room.
+
+    ``product``: the bytes of the largest product's result. Values that are used once are fused with what uses them.
+    """
+    turned = _turns(jaxpr) or _shares(jaxpr, max(product, _IN_REGISTERS))
+    return _most(jaxpr) * 3 // 2 if turned else 0
+
+
+def _shares(jaxpr: Any, size: int) -> bool:
+    """Whether a value of more bytes than ``size`` is used more than once."""
+    counts: dict[Any, int] = {}
+    for eqn in jaxpr.eqns:
+        for atom in {atom for atom in eqn.invars if not jaxapi.is_literal(atom)}:
+            counts[atom] = counts.get(atom, 0) + 1
+        if any(_shares(inner, size) for inner in jaxapi.inner_jaxprs(eqn)):
+            return True
+    return any(count > 1 and _bytes(var) > size for var, count in counts.items())
 
 
 def _turns(jaxpr: Any) -> bool:
     for eqn in jaxpr.eqns:
-        large = any(len(jaxapi.shape_of(var.aval) or ()) > 1 for var in (*eqn.invars, *eqn.outvars))
-        if eqn.primitive.name in _TURNING and large and not _is_fill(eqn):
+        if eqn.primitive.name in _TURNING and any(_bytes(var) > _TILE for var in (*eqn.invars, *eqn.outvars)):
             return True
         if eqn.primitive.name in _ACCESSES and _is_part(eqn):
             return True
@@ -67,11 +85,6 @@ def _bits(aval: Any) -> int:
     return _WORD_BITS if marker is None or jaxapi.dtype_name(aval) == "bool" else marker.bits
 
 
-def _is_fill(eqn: Any) -> bool:
-    """Whether it only spreads one number."""
-    return eqn.primitive.name == "broadcast_in_dim" and jaxapi.shape_of(eqn.invars[0].aval) == ()
-
-
 def _most(jaxpr: Any) -> int:
     last = {atom: step for step, eqn in enumerate(jaxpr.eqns) for atom in eqn.invars if not jaxapi.is_literal(atom)}
     last |= {atom: len(jaxpr.eqns) for atom in jaxpr.outvars if not jaxapi.is_literal(atom)}
@@ -95,8 +108,12 @@ def _most(jaxpr: Any) -> int:
 
 
 def _bytes(var: Any) -> int:
-    """A value in whole tiles; nothing for refs, scalars and what has no size."""
+    """A value in whole tiles; nothing for refs, scalars and what has no size.
+
+    Elements of 8 bits and less are widened to words before they are computed with.
+    """
     shape, bits = jaxapi.shape_of(var.aval), _bits(var.aval)
+    bits = _WORD_BITS if bits <= _WIDENED else bits
     if jaxapi.is_ref(var.aval) or not shape or None in shape:
         return 0
     *lead, columns = (extent or 0 for extent in shape)

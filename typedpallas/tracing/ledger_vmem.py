@@ -192,11 +192,14 @@ def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
 
 def _temporaries(jaxpr: Any) -> list[MemoryItem]:
     """Room that the compiler may keep for values: the largest matrix product before it is stored, or all at once."""
-    largest, how = ledger_values.alive(jaxpr), "up to the values that are alive at once"
+    largest, how = 0, ""
     for shape, bits in _products(jaxpr):
         high = padded(shape, bits)[1]
         if high > largest:
             largest, how = high, f"up to the product of {_written(shape, bits)}"
+    alive = ledger_values.alive(jaxpr, largest)
+    if alive > largest:
+        largest, how = alive, "up to all values that are alive at once"
     return [MemoryItem(name="temporaries", low=0, high=largest, how=how, temporary=True)] if largest else []
 
 
