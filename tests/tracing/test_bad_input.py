@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 from jax.extend.core import Primitive
 
@@ -73,6 +74,21 @@ def test_an_error_of_the_kernels_own_comes_with_the_kernels_name(
         tp.check(lambda x: run(x) + 1, X, target=target)
     notes = getattr(caught.value, "__notes__", [])
     assert any(f"kernel `{kernel.__name__} at " in note for note in notes), notes
+
+
+def _by_plgpu(kernel: Any) -> Any:
+    return plgpu.kernel(kernel, out_type=X)
+
+
+def _by_pl(kernel: Any) -> Any:
+    return pl.kernel(kernel, out_type=X, mesh=pltpu.TensorCoreMesh(axis_name="core", num_cores=1))
+
+
+@pytest.mark.parametrize("launched", [_by_plgpu, _by_pl])
+def test_kernels_on_meshes_are_named_too(launched: Any) -> None:
+    with pytest.raises(KeyError) as caught:
+        tp.check(launched(missing_key), X, target="h100" if launched is _by_plgpu else "tpu-v5p")
+    assert any("kernel `missing_key at " in note for note in getattr(caught.value, "__notes__", []))
 
 
 def test_an_error_outside_of_kernels_names_none() -> None:

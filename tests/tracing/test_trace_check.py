@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
@@ -176,6 +177,16 @@ def test_a_refusal_of_a_portable_product_is_the_rules_too(kernel: Any, rows: int
     (item,) = tp.check(launch, jax.ShapeDtypeStruct((rows, 128), jnp.float32), target="tpu-v5e").diagnostics
     assert (item.rule, item.verdict, item.found) == (rule, "refuted", found)
     assert any(note.startswith("typedpallas says: tp.dot: ") for note in item.notes)
+
+
+def test_a_copy_to_shared_memory_of_another_shape_names_both_buffers() -> None:
+    def kernel(x_gmem: Any, o_gmem: Any, tile: Any, arrived: Any) -> None:
+        plgpu.copy_gmem_to_smem(x_gmem.at[pl.ds(0, 4), :], tile, arrived)
+
+    run = plgpu.kernel(kernel, out_type=X, scratch_types=[plgpu.SMEM((8, 128), jnp.float32), plgpu.Barrier()])
+    (item,) = tp.check(run, X, target="h100").diagnostics
+    assert (item.rule, item.verdict) == ("copy-shape-mismatch", "refuted")
+    assert item.message == ("copy to `tile` moves another shape: expected `[8, 128]`, found `[4, 128]` from `x_gmem`")
 
 
 def _fails_in_python(x, o):

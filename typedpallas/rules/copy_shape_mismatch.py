@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from typedpallas import solve
-from typedpallas.events import Context, Copied, Event, Shape
+from typedpallas import gpu, solve
+from typedpallas.events import Context, Copied, Event, RefFact, Shape
 from typedpallas.rules._shapes import shown
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -52,19 +52,27 @@ class CopyShapeMismatch(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, Copied)
-        if context.machine != "tpu" or event.source.shape is None or event.target.shape is None:
+        if event.source.shape is None or event.target.shape is None:
+            return
+        refused_by_jax = context.machine is None and event.source.space is gpu.GMEM  # its copies may split a shape
+        if context.machine != "tpu" and not refused_by_jax:
             return
         axis = _differing(event.source.shape, event.target.shape, context)
         if axis is None:
             return
         yield self.refuted(
             target=event.target.name,
-            expected=f"`{shown(event.target.shape, event.target.dtype)}`",
-            found=f"`{shown(event.source.shape, event.source.dtype)}` from `{event.source.name}`",
+            expected=f"`{_words(event.target)}`",
+            found=f"`{_words(event.source)}` from `{event.source.name}`",
             blame="value",
             witness=axis,
             help="select parts of one shape on both sides with `ref.at[pl.ds(start, size), ...]`",
         )
+
+
+def _words(ref: RefFact) -> str:
+    known = shown(ref.shape, ref.dtype)
+    return known if ref.dtype is not None else known.removeprefix("?")
 
 
 def _differing(source: Shape, target: Shape, context: Context) -> str | None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from typedpallas import dtypes
+from typedpallas import dtypes, gpu
 from typedpallas.diagnostics import Place
 from typedpallas.dims import Size
-from typedpallas.events import Access, Alias, Capture, Event, Index, IndexMap, Operation, RefFact, Shape
+from typedpallas.events import Access, Alias, Capture, Copied, Event, Index, IndexMap, Operation, RefFact, Shape
 from typedpallas.tracing import ranges_refused, refused_calls, refused_layouts, refused_semaphores, tracebacks
 from typedpallas.tracing.body import sizes
 
@@ -118,6 +118,16 @@ def _block_index(found: re.Match[str], text: str) -> Event | None:
     return Index(name=found["name"], given=1, rank=1, dtypes=(found["type"],), of_block=True)
 
 
+def _gpu_copy(found: re.Match[str], text: str) -> Event:
+    """A copy from global to shared memory that moves another shape than its target has."""
+    names = re.search(r"copy_gmem_to_smem\(\s*(?P<source>\w+)(?:\.at\[[^\]]*\])?,\s*(?P<target>\w+)", text)
+    source, target = (names["source"], names["target"]) if names else ("the source", "the target")
+    return Copied(
+        source=RefFact(name=source, space=gpu.GMEM, dtype=None, shape=_shape(found["moved"])),
+        target=RefFact(name=target, space=gpu.SMEM, dtype=None, shape=_shape(found["wanted"])),
+    )
+
+
 def _alias(found: re.Match[str], text: str) -> Event:
     return Alias(
         input=int(found["i"]), output=int(found["o"]), input_type=found["given"], output_type=found["wanted"]
@@ -184,6 +194,10 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Event | None
     (
         re.compile(r" for (?P<name>\S+) must return integer scalars\. Output\[\d+\] has type ~?(?P<type>\w+)\["),
         _block_index,
+    ),
+    (
+        re.compile(r"Expected source shape to be \((?P<wanted>[\d, ]*)\), but got \((?P<moved>[\d, ]*)\)"),
+        _gpu_copy,
     ),
     (re.compile(r"(?P<function>tp\.\w+): (?P<rest>expected operands of one element type, .*)"), _portable("dtype")),
     (

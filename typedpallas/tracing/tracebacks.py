@@ -54,11 +54,24 @@ def kernel_of_error(error: BaseException) -> str | None:
     """The kernel that was being traced when it was raised, with its place; none if none was, or it has no name."""
     found = None
     for frame in _frames(error):
-        info = frame.tb_frame.f_locals.get("kernel_dbg") or frame.tb_frame.f_locals.get("kernel_debug_info")
-        source = getattr(info, "func_src_info", None)
-        if source:
-            found = str(source)
+        names = frame.tb_frame.f_locals
+        infos = [names.get("kernel_dbg"), *(names.get("debug_infos") or ())]
+        sources = [str(getattr(info, "func_src_info", None) or "") for info in infos]
+        if frame.tb_frame.f_globals.get("__name__") == jaxapi.PALLAS + "mosaic_gpu.core":
+            sources.append(_source(names.get("body")))
+        for source in sources:
+            place = jaxapi.place_of_function(source)
+            if place.file and (jaxapi.is_user_file(place.file) or found is None):
+                found = source
     return found
+
+
+def _source(function: Any) -> str:
+    """A function as JAX writes it: ``name at file:line``; empty for what is no function."""
+    while hasattr(function, "func"):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    return "" if code is None else f"{function.__name__} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def in_kernel(error: BaseException) -> bool:
