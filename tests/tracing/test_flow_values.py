@@ -117,6 +117,12 @@ def test_a_store_somewhere_leaves_doubt() -> None:
     assert flow_regions.taken(cells.UNWRITTEN, SHAPE, region) == cells.UNWRITTEN
 
 
+def test_a_store_between_two_rows_leaves_the_others_alone() -> None:
+    region = Region((Side((1, 2), 1), Side((0, 0), 6)), (0, 1))
+    found = np.broadcast_to(flow_regions.stored(cells.SPOILED, SHAPE, region, cells.MEANT), SHAPE)
+    assert (found == np.array([[cells.SPOILED], [cells.MAYBE], [cells.MAYBE], [cells.SPOILED]])).all()
+
+
 HALF = np.where(np.arange(6) < 3, cells.UNWRITTEN, cells.MEANT).astype(np.uint8) * np.ones((4, 1), np.uint8)
 ANY, ALL = cells.MAYBE, cells.SPOILED
 

@@ -56,6 +56,18 @@ class Region:
             return None
         return Region(tuple(Side(hull(a.start, b.start), a.size, a.stride) for a, b in sides), self.seen)
 
+    def around(self, shape: Sequence[int]) -> tuple[slice, ...] | None:
+        """All elements that it may take, where its starts are known to lie between two numbers within the buffer."""
+        found = []
+        for side, extent in zip(self.sides, shape, strict=True):
+            if side.start is None or side.start[0] < 0:
+                return None
+            end = side.start[1] + (side.size - 1) * side.stride + 1
+            if end > extent:
+                return None
+            found.append(slice(side.start[0], end))
+        return tuple(found)
+
     def is_all(self, shape: Sequence[int]) -> bool:
         """Whether it is the whole buffer."""
         return all(
@@ -160,7 +172,7 @@ def stored(held: Cells, shape: Sequence[int], region: Region | None, value: Cell
     if isinstance(held, int) and isinstance(value, int) and held == value:
         return held
     if region is None or not region.inside(shape):
-        return _somewhere(held, value)
+        return _somewhere(held, shape, region, value)
     slices, box = region.slices, _as_stored(value, region)
     assert slices is not None
     old = np.asarray(held, np.uint8).reshape((1,) * len(shape) if isinstance(held, int) else held.shape)
@@ -170,7 +182,7 @@ def stored(held: Cells, shape: Sequence[int], region: Region | None, value: Cell
     ]
     sizes = [1 if uniform else extent for uniform, extent in zip(same, shape, strict=True)]
     if not cells.followed(sizes):
-        return _somewhere(held, value)
+        return _somewhere(held, shape, region, value)
     codes = np.array(np.broadcast_to(old, sizes))
     codes[tuple(slice(None) if size == 1 else side for side, size in zip(slices, sizes, strict=True))] = box
     return cells.narrow(codes)
@@ -185,6 +197,18 @@ def _as_stored(value: Cells, region: Region) -> cells.Array:
     return value.transpose(np.argsort(region.seen)).reshape(whole)
 
 
-def _somewhere(held: Cells, value: Cells) -> Cells:
-    """A store to unknown elements, perhaps to all of them."""
-    return cells.join(held, value if isinstance(value, int) else cells.one(value))
+def _somewhere(held: Cells, shape: Sequence[int], region: Region | None, value: Cells) -> Cells:
+    """A store to unknown elements, perhaps to all of those that the region may take."""
+    one = value if isinstance(value, int) else cells.one(value)
+    where = None if region is None else region.around(shape)
+    if where is None:
+        return cells.join(held, one)
+    old = (1,) * len(shape) if isinstance(held, int) else held.shape
+    whole = [part == slice(0, extent) and size == 1 for part, extent, size in zip(where, shape, old, strict=True)]
+    sizes = [1 if uniform else extent for uniform, extent in zip(whole, shape, strict=True)]
+    if all(whole) or not cells.followed(sizes):
+        return cells.join(held, one)
+    codes = np.array(cells.spread(held, sizes))
+    box = tuple(slice(None) if uniform else part for uniform, part in zip(whole, where, strict=True))
+    codes[box] = cells.spread(cells.join(cells.slim(codes[box]), one), codes[box].shape)
+    return cells.narrow(codes)
