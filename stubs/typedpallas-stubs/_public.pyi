@@ -25,10 +25,10 @@ from typedpallas._refs import Multiple as Multiple
 from typedpallas._refs import Out as Out
 from typedpallas._refs import Ref as Ref
 from typedpallas._refs import Scratch as Scratch
-from typedpallas.chips import UnknownTarget as UnknownTarget
-from typedpallas.chips import targets as targets
 from typedpallas.autotuning import Tuned as Tuned
 from typedpallas.autotuning import autotune as autotune
+from typedpallas.chips import UnknownTarget as UnknownTarget
+from typedpallas.chips import targets as targets
 from typedpallas.compilers import Compiled as Compiled
 from typedpallas.compilers import CompileError as CompileError
 from typedpallas.compilers import compile as compile
@@ -82,8 +82,8 @@ from typedpallas.spaces import BLOCK as BLOCK
 from typedpallas.spaces import STATE as STATE
 from typedpallas.spaces import MemorySpace as MemorySpace
 from typedpallas.tracing import Report as Report
-from typedpallas.tracing import debug as debug
 from typedpallas.tracing import check as check
+from typedpallas.tracing import debug as debug
 from typedpallas.types import AnnotationError as AnnotationError
 from typedpallas.typing import SignatureError as SignatureError
 from typedpallas.typing import typed as typed
