@@ -33,13 +33,15 @@ def reference(x):
 class ReductionRace(Rule):
     """Several warpgroups of a block reduce across their warps at the same time.
 
-    A reduction to one number goes across the four warps of a warpgroup, through shared memory. Mosaic GPU reserves
-    room for it once for the whole block (`reduction_scratch_bytes`), so warpgroups that reduce at the same time write
-    over each other's parts. Nothing says so: the kernel compiles, and is right as long as the warpgroups happen to be
-    apart. Its lowering for single lanes refuses such kernels for this reason.
+    A reduction to one number goes across the four warps of a warpgroup, through shared memory, and so does one over
+    the rows of a matrix that lies as `wgmma` leaves it. Mosaic GPU reserves room for it once for the whole block
+    (`reduction_scratch_bytes`), so warpgroups that reduce at the same time write over each other's parts. Nothing
+    says so: the kernel compiles, and is right as long as the warpgroups happen to be apart. The lowering for single
+    lanes refuses such kernels for this reason.
 
-    Machines: GPU (Mosaic GPU). Source: sums of small whole numbers on an H200: with 4 warpgroups 20 of 20 launches
-    were wrong, with 1 none; the offset of the room in the lowered module, which is the same for all warpgroups.
+    Machines: GPU (Mosaic GPU). Source: sums of small whole numbers on an H200: of 20 launches with 4 warpgroups all
+    were wrong, of sums over rows also with 2, with 1 none; the offset of the room in the lowered module, which is the
+    same for all warpgroups.
     """
 
     slug = "reduction-race"
@@ -61,6 +63,6 @@ class ReductionRace(Rule):
             operand=f"`{event.operand}`",
             expected="one at a time",
             found=f"{event.warpgroups}",
-            help="reduce in one warpgroup only (`pl.when` on its index), or one axis at a time along which a warp "
-            "holds everything, and the rest in the next kernel",
+            help="reduce in one warpgroup only (`pl.when` on its index), or along columns, which each warp has "
+            "whole, and the rest in the next kernel",
         )

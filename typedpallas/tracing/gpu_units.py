@@ -28,6 +28,8 @@ _PRODUCING = ("wgmma_ref", "tcgen05_mma", "mma", "async_load", "async_store")
 _LAYOUTS = (*_PRODUCING, "layout_cast", "load", "inline_mgpu_p", "core_map", "broadcasted_iota")
 """Operations that may make the compiler tile a buffer for which the kernel asks for no tiling."""
 _REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min")
+_BY_ROWS = ".WGMMA"
+"""The layout that gives each warp some of the rows."""
 _ORDERING = ("barrier_arrive", "semaphore_signal", "semaphore_wait")
 """With these warpgroups can wait for each other."""
 
@@ -94,11 +96,11 @@ class _Walk:
             for inner in jaxapi.inner_jaxprs(eqn):
                 self._collect(inner, self._entered(eqn, inner, scope))
 
-    def events(self, jaxpr: Any, scope: _Scope) -> Iterator[Located]:
-        """Everything in a jaxpr, inner ones included."""
-        threaded = self._of_threads(jaxpr)
+    def events(self, jaxpr: Any, scope: _Scope, given: set[Any] | None = None) -> Iterator[Located]:
+        """Everything in a jaxpr, inner ones included. ``given``: as `_split_by_rows` takes it."""
+        threaded, by_rows = self._of_threads(jaxpr), _split_by_rows(jaxpr, given or set())
         for eqn in jaxpr.eqns:
-            event = self._event(eqn, scope)
+            event = self._event(eqn, scope, by_rows)
             if event is not None:
                 yield Located(event, jaxapi.place(eqn), self.kernel.name)
             for inner in jaxapi.inner_jaxprs(eqn):
@@ -108,7 +110,7 @@ class _Walk:
                 if eqn.primitive.name == "cond" and self.thread_axis is not None:
                     known = not jaxapi.is_literal(eqn.invars[0]) and eqn.invars[0] in threaded
                     entered = _Scope(entered.names, entered.roots, scope.alone or known or not threaded)
-                yield from self.events(inner, entered)
+                yield from self.events(inner, entered, _handed_on(eqn, inner, by_rows))
 
     def _barriers(self, eqn: Any, inner: Any) -> Iterator[Located]:
         for name, var in zip(gpu_refs.scoped_names(inner), inner.invars, strict=True):
@@ -127,7 +129,7 @@ class _Walk:
                 found.update(eqn.outvars)
         return found
 
-    def _event(self, eqn: Any, scope: _Scope) -> Event | None:
+    def _event(self, eqn: Any, scope: _Scope, by_rows: set[Any]) -> Event | None:
         name = eqn.primitive.name
         if name in _PRODUCTS:
             return self._product(eqn, scope)
@@ -138,13 +140,14 @@ class _Walk:
             ref = scope.names.get(eqn.invars[0], "the ref")
             return RegisterLoad(name=ref, shape=tuple(dim or 0 for dim in shape)) if shape else None
         if name in _REDUCTIONS and self.thread_axis is not None and not scope.alone:
-            return self._reduction(eqn)
+            return self._reduction(eqn, by_rows)
         return None
 
-    def _reduction(self, eqn: Any) -> WarpReduction | None:
-        """A reduction of everything to one number, which always crosses warps."""
-        shape = jaxapi.shape_of(eqn.invars[0].aval) or ()
-        if not shape or len(eqn.params["axes"]) != len(shape):
+    def _reduction(self, eqn: Any, by_rows: set[Any]) -> WarpReduction | None:
+        """A reduction that surely crosses warps: of everything to one number, or over rows that warps divide."""
+        shape, axes = jaxapi.shape_of(eqn.invars[0].aval) or (), eqn.params["axes"]
+        across = tuple(axes) == (0,) and not jaxapi.is_literal(eqn.invars[0]) and eqn.invars[0] in by_rows
+        if not shape or (len(axes) != len(shape) and not across):
             return None
         written = f"({', '.join(map(str, shape))})"
         return WarpReduction(
@@ -227,6 +230,40 @@ class _Walk:
             for name, var in zip(gpu_refs.scoped_names(inner), inner.invars, strict=True):
                 names[var], roots[var] = name, var
         return _Scope(names, roots, scope.alone)
+
+
+def _split_by_rows(jaxpr: Any, given: set[Any]) -> set[Any]:
+    """The matrices of a jaxpr whose rows surely lie in different warps.
+
+    Those are results of `wgmma`, what is cast to their layout, and what is computed of their elements. ``given``: the
+    inputs of the jaxpr that are such.
+    """
+    found = set(given)
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        cast = name == "layout_cast" and str(eqn.params["new_layout"]).endswith(_BY_ROWS)
+        if name == "wgmma_accumulator_deref_p" or cast:
+            found.update(eqn.outvars)
+            continue
+        known = [atom for atom in eqn.invars if not jaxapi.is_literal(atom) and atom in found]
+        if known and not any(jaxapi.inner_jaxprs(eqn)) and name != "layout_cast":
+            shape = jaxapi.shape_of(known[0].aval)
+            found.update(var for var in eqn.outvars if jaxapi.shape_of(var.aval) == shape)
+    return {var for var in found if len(jaxapi.shape_of(var.aval) or ()) == len(("rows", "columns"))}
+
+
+def _handed_on(eqn: Any, inner: Any, values: set[Any]) -> set[Any]:
+    """The inputs of an inner jaxpr that are among ``values``; what a loop carries may have changed."""
+    if eqn.primitive.name == "run_scoped":
+        pairs = zip(inner.constvars, eqn.invars, strict=False)
+    elif eqn.primitive.name == "scan":
+        count = jaxapi.scan_counts(eqn)[0]
+        pairs = zip(inner.invars[:count], eqn.invars[:count], strict=True)
+    elif eqn.primitive.name in ("cond", "jit", "pjit"):
+        pairs = zip(inner.invars, outer_operands(eqn, inner), strict=False)
+    else:
+        return set()
+    return {var for var, atom in pairs if atom is not None and not jaxapi.is_literal(atom) and atom in values}
 
 
 def _unknown(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
