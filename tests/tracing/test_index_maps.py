@@ -350,3 +350,36 @@ def test_programs_that_store_masked_vectors_side_by_side_do_not_race(step: int, 
 
     report = tp.check(run, jax.ShapeDtypeStruct((100,), F32), target="h100")
     assert [item.verdict for item in report.diagnostics if item.rule == "write-race"] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("add", "looped", "races"), [(True, False, False), (True, True, False), (False, False, True)]
+)
+def test_programs_that_add_atomically_do_not_race(add: bool, looped: bool, races: bool) -> None:
+    """A histogram: each program counts its values in one block that all share; an exchange depends on the order."""
+    from jax.experimental.pallas import triton as plt
+
+    update = plt.atomic_add if add else plt.atomic_xchg
+
+    def kernel(x_ref, zero_ref, o_ref):
+        if looped:
+
+            def one(i, carry):
+                update(o_ref, (x_ref[i],), 1)
+                return carry
+
+            jax.lax.fori_loop(0, 128, one, 0)
+        else:
+            update(o_ref, (x_ref[...],), jnp.ones((128,), jnp.int32))
+
+    run = pl.pallas_call(
+        kernel,
+        grid=(8,),
+        in_specs=[pl.BlockSpec((128,), lambda i: (i,)), pl.BlockSpec((256,), lambda i: (0,))],
+        out_specs=pl.BlockSpec((256,), lambda i: (0,)),
+        out_shape=jax.ShapeDtypeStruct((256,), jnp.int32),
+        input_output_aliases={1: 0},
+        compiler_params=plt.CompilerParams(num_warps=4),
+    )
+    values, counts = jax.ShapeDtypeStruct((1024,), jnp.int32), jax.ShapeDtypeStruct((256,), jnp.int32)
+    assert ("write-race" in _said(tp.check(run, values, counts, target="h100"))) == races

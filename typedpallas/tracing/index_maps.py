@@ -10,6 +10,7 @@ from typedpallas.dims import Size
 from typedpallas.events import Context, IndexMap, Visits
 from typedpallas.tracing import (
     grid_around,
+    grid_atomics,
     grid_bodies,
     grid_values,
     grid_visits,
@@ -206,7 +207,8 @@ def _with_output(
         ids = grid_visits.block_ids(found, at) if whole else None
         if ids is not None:
             body = _body(kernel, grid, position, found, at)
-            collides = _collides(body, ids, at, grid, visits)
+            shared = not grid_atomics.only_combined(kernel.jaxpr, kernel.jaxpr.invars[position])
+            collides = _collides(body, ids, at, grid, visits) if shared else "no"
             stale = grid_bodies.builds_on_stale(body, ids) if visits.returns else "no"
     return replace(
         event,
