@@ -64,12 +64,14 @@ def configurations(q: jax.Array, k: jax.Array, quick: bool) -> list[BackwardTuni
     found = [backward_default(q, k)]
     if not quick:
         found += [replace(found[0], apart=not found[0].apart)] * (q.shape[2] > k.shape[2])
-    return found
+        found += [replace(found[0], stages=stages, turn=turn) for stages in (2, 3) for turn in (0, 1)]
+    return list(dict.fromkeys(found))
 
 
 def _label(tuning: BackwardTuning) -> str:
     apart = ", heads apart" if tuning.apart else ""
-    return f"{tuning.groups}x{tuning.group_keys} keys, {tuning.block_q} queries, {tuning.stages} stages{apart}"
+    turn = f", turned by {tuning.turn}" if tuning.turn else ""
+    return f"{tuning.groups}x{tuning.group_keys} keys, {tuning.block_q} queries, {tuning.stages} stages{apart}{turn}"
 
 
 def _entry(name: str, forward: Callable[..., jax.Array], who: str) -> Entry:

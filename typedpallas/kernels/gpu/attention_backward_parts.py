@@ -65,13 +65,10 @@ class Block:
         return blocks - self.first
 
     def step(self, number: Any) -> Any:
-        """The block of queries of a step. Without a mask, blocks of keys begin at different ones.
-
-        Otherwise all of them would add to the same gradients of queries at the same time.
-        """
-        if self.causal:
+        """The block of queries of a step."""
+        if self.causal or not self.tuning.turn:
             return self.first + number
-        return lax.rem(number + lax.axis_index("tile") * (self.tuning.block_k // self.tuning.block_q), self.count)
+        return lax.rem(number + lax.axis_index("tile") * self.tuning.turn, self.count)
 
     def place(self, number: Any) -> tuple[Any, Any, Any]:
         """Batch, queries and head of a step; steps are counted through all heads."""

@@ -51,6 +51,8 @@ def attention_backward(
     factor = q.shape[3] ** -0.5 if scale is None else scale
     chosen = tuning or backward_default(q, k)
     delta = jnp.moveaxis((out.astype(jnp.float32) * d_out.astype(jnp.float32)).sum(axis=-1), 1, 2)
+    if d_lse is not None:
+        delta = delta - d_lse
     run = launch(q, k, causal=causal, scale=factor, tuning=chosen, window=window, segmented=segments is not None)
     start = jnp.zeros(q.shape, jnp.float32)
     d_q, d_k, d_v = run(q, k, v, d_out, lse * math.log2(math.e), delta, *(segments or ()), start)

@@ -138,6 +138,8 @@ class BackwardTuning:
     """Keys of one block, which its warpgroups share out."""
     stages: int = 2
     """Slots of the rings of queries and of the gradients of results."""
+    turn: int = 0
+    """Blocks of queries by which neighbouring blocks of keys begin apart, where all of them see all queries."""
     apart: bool = False
     """Heads of queries that share keys go to blocks of their own; what they give the keys is summed afterwards."""
 
