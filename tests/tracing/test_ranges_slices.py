@@ -302,3 +302,30 @@ def test_rows_that_copies_take(dtype: Any, shape: tuple[int, int], start: str, s
 
     found = said(body, shape, dtype, space=pl.ANY, scratch=(pltpu.VMEM((size, shape[1]), dtype),))
     assert found == ([] if taken else CUT)
+
+
+@pytest.mark.parametrize(
+    ("use", "verdict"),
+    [
+        (lambda i, number: jnp.where(i > 0, number, 0), "open"),
+        (lambda i, number: lax.select(i > 0, number * 2 + 1, 7), "open"),
+        (lambda i, number: number + jnp.where(i > 0, number, 0), "refuted"),
+        (lambda i, number: jnp.where(number > 0, i, 0), "refuted"),
+    ],
+)
+def test_a_number_from_outside_that_a_select_may_drop(use: Callable[[Any, Any], Any], verdict: str) -> None:
+    """A kernel reads its previous entry at each step and throws away what it read at the first."""
+
+    def kernel(table_ref: Any, o_ref: Any) -> None:
+        i = pl.program_id(0)
+        o_ref[...] = jnp.full(o_ref.shape, use(i, table_ref[i - 1]), jnp.int32)
+
+    run = pl.pallas_call(
+        kernel,
+        grid=(4,),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct((32, 128), jnp.int32),
+    )
+    report = tp.check(run, jax.ShapeDtypeStruct((4,), jnp.int32), target="tpu-v5e")
+    assert {(item.rule, item.verdict) for item in report.diagnostics} == {("index-out-of-bounds", verdict)}

@@ -77,6 +77,8 @@ class Slice:
     """Whether the kernel made the buffer: its tiles are the compiler's choice, not the program's layout."""
     fixed: bool = True
     """Whether the layout is known: an array that the program computes may be laid out otherwise."""
+    picked: bool = False
+    """Loads of one element: whether a select may keep it out of whatever comes of it."""
 
 
 @record(frozen=True, kw_only=True)

@@ -29,7 +29,8 @@ class IndexOutOfBounds(Rule):
 
     Nothing checks it when the kernel runs: a TPU reads and writes whatever lies there, or halts, and interpret mode
     moves the slice back inside, so tests pass. Indices do not count from the end: -1 is outside. What depends on data
-    is not judged, nor is what a mask leaves out; steps that fit from one loaded number only are left open.
+    is not judged, nor is what a mask leaves out. Steps that fit from one loaded number only are left open; so is a
+    number that is loaded from outside where a select may drop it.
 
     Machines: all. Source: the semantics of a ref, a window of just its extents. JAX itself refuses constants beyond
     the end (not below 0, nor a start of 0 that is too long); steps of loops and grids it does not look at.
@@ -54,7 +55,8 @@ class IndexOutOfBounds(Rule):
             if step is None or part.size is None:
                 continue
             at = ", ".join(f"{name} = {value}" for name, value in step.at.items())
-            yield self.refuted(
+            make = self.open if event.picked else self.refuted
+            yield make(
                 blame="index",
                 name=event.name,
                 axis=number if part.axis is None else part.axis,

@@ -10,6 +10,7 @@ from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges_bounds import Bounds, bounds
 from typedpallas.tracing.ranges_frames import Buffer, Part, Use
 from typedpallas.tracing.ranges_outside import outside
+from typedpallas.tracing.ranges_picked import picked
 from typedpallas.tracing.ranges_points import Bools, Condition, Ints, Path, find
 from typedpallas.tracing.ranges_terms import Term, Terms, leaves
 from typedpallas.tracing.walk import KernelCall
@@ -40,11 +41,16 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             op = use.op if use.op in ("copy", "signal") else use.op if last and use.plain else "view"
             for path, copied in _copies(use.path, parts):
                 found = tuple(_measured(part, path, known, use.masked) for part in copied)
-                yield Located(layouts.slice(op, buffer, found), place, kernel.name)
+                event = layouts.slice(op, buffer, found)
+                yield Located(replace(event, picked=_is_picked(use)), place, kernel.name)
 
 
 def _key(part: Part) -> tuple[object, ...]:
     return (id(part.start), part.size, id(part.sized), part.stride, part.squeezed)
+
+
+def _is_picked(use: Use) -> bool:
+    return use.op == "load" and use.eqn.outvars[0].aval.shape == () and picked(use.jaxpr, use.eqn.outvars[0])
 
 
 def _is_whole(part: Part) -> bool:
