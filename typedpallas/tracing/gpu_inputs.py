@@ -47,7 +47,7 @@ def _stores(jaxpr: Any, roots: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
             ref = gpu_refs.operands(eqn)["dst"].var if eqn.primitive.name.startswith("copy") else _stored(eqn)
             if ref in roots:
                 yield eqn, roots[ref]
-        for inner in jaxapi.inner_jaxprs(eqn):
+        for inner in _reached(eqn, jaxpr):
             scoped = eqn.primitive.name == "run_scoped"
             own, outer = (inner.constvars, eqn.invars) if scoped else (inner.invars, outer_operands(eqn, inner))
             known = {
@@ -57,6 +57,28 @@ def _stores(jaxpr: Any, roots: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
             }
             if known:
                 yield from _stores(inner, known)
+
+
+def _reached(eqn: Any, jaxpr: Any) -> list[Any]:
+    """The jaxprs inside an equation, without branches for a negative axis index: there is none.
+
+    JAX's own all-gather "stores" there, so that its input is put where other devices see it.
+    """
+    inner = list(jaxapi.inner_jaxprs(eqn))
+    if eqn.primitive.name != "cond" or len(inner) != 2:
+        return inner
+    made = {var: other for other in jaxpr.eqns for var in other.outvars}
+    test = None if jaxapi.is_literal(eqn.invars[0]) else made.get(eqn.invars[0])
+    while (
+        test is not None and test.primitive.name == "convert_element_type" and not jaxapi.is_literal(test.invars[0])
+    ):
+        test = made.get(test.invars[0])
+    if test is None or test.primitive.name != "eq":
+        return inner
+    constants = [atom.val for atom in test.invars if jaxapi.is_literal(atom)]
+    indices = [made.get(atom) for atom in test.invars if not jaxapi.is_literal(atom)]
+    is_index = len(indices) == 1 and indices[0] is not None and indices[0].primitive.name == "axis_index"
+    return inner[:1] if is_index and constants and constants[0] < 0 else inner
 
 
 def _stored(eqn: Any) -> Any:
