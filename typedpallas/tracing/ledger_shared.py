@@ -30,6 +30,8 @@ def use(kernel: KernelCall, target: GpuTarget) -> MemoryUse | None:
         items = _product(kernel)
     elif kernel.mesh is not None:
         needs = gpu_resources.of_kernel(kernel.jaxpr, kernel.compiler_params)
+        if not needs.known:
+            return None
         items = [*needs.items(), *_profile(kernel)]
     else:
         return None
@@ -54,6 +56,8 @@ def tensor_use(kernel: KernelCall) -> MemoryUse | None:
     if kernel.backend != "mosaic_gpu":
         return None
     needs = gpu_resources.of_kernel(kernel.jaxpr, kernel.compiler_params)
+    if not needs.known:
+        return None
     return MemoryUse(space="tmem", items=needs.columns, limit=_TENSOR_COLUMNS, limit_from="all that there are")
 
 
