@@ -142,3 +142,25 @@ def test_rows_on_an_old_chip(start: int | None, size: int, dtype: Any, columns: 
         return x.at[pl.ds(table[0] * 8 if start is None else start, size)], buffer
 
     _agree(sliced(((64, columns), dtype), ((size, columns), dtype), views), "tpu-v3")
+
+
+@pytest.mark.parametrize("columns", [128, 256])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((8, 24), (5, 8)),
+        ((8, 24), (20, 4)),
+        ((8, 24), (3, 4)),
+        ((8, 24), (12, 12)),
+        ((8, 20), (16, 4)),
+        ((16, 24), (6, 8)),
+        ((32, 64), (32, 32)),
+        ((4, 28), (4, 8)),
+    ],
+)
+def test_views_of_views(first: tuple[int, int], second: tuple[int, int], dtype: Any, columns: int) -> None:
+    def views(x: Any, buffer: Any, table: Any) -> tuple[Any, Any]:
+        return x.at[pl.ds(*first)].at[pl.ds(*second)], buffer
+
+    _agree(sliced(((128, columns), dtype), ((second[1], columns), dtype), views), "tpu-v5e")

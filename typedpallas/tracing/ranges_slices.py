@@ -15,6 +15,7 @@ from typedpallas.tracing.ranges_points import Bools, Condition, Ints, Path, find
 from typedpallas.tracing.ranges_terms import Term, Terms, leaves
 from typedpallas.tracing.walk import KernelCall
 
+_LANES = 128
 _MOST_COPIES = 64
 """An unrolled loop of more turns is looked at as if it were none."""
 
@@ -63,23 +64,34 @@ def _addressed(use: Use) -> Iterator[tuple[Buffer, tuple[Part, ...]]]:
     buffer = use.buffer
     for parts in use.views:
         yield buffer, parts
-        buffer = _left(buffer, parts)
+        buffer = _left(buffer, parts, use.op == "copy")
 
 
-def _left(buffer: Buffer, parts: Sequence[Part]) -> Buffer:
-    """The buffer behind a view; its layout is known only where the view leaves the last two dims whole."""
+def _left(buffer: Buffer, parts: Sequence[Part], for_copy: bool) -> Buffer:
+    """The buffer behind a view, whose tiles are those of the whole.
+
+    Its layout is known where the view leaves the last two dims whole; for a copy, where it leaves the array as wide
+    or as narrow as it was, too.
+    """
     if buffer.memory is None or len(parts) != len(buffer.axes):
         return replace(buffer, memory=None)
     memory, tiled = list(buffer.memory), len(buffer.memory) - min(2, len(buffer.memory))
     axes = []
     for part, axis in zip(parts, buffer.axes, strict=True):
         if not _is_whole(part):
-            if axis >= tiled or part.size is None:
+            if part.size is None or (axis >= tiled and not (for_copy and _keeps_width(buffer.memory, axis, part))):
                 return replace(buffer, memory=None)
             memory[axis] = part.size
         if not part.squeezed:
             axes.append(axis)
     return replace(buffer, memory=tuple(memory), axes=tuple(axes))
+
+
+def _keeps_width(memory: Sequence[int], axis: int, part: Part) -> bool:
+    """Whether a slice of one of the last two of several dims leaves rows of more, or of at most, 128 elements."""
+    if len(memory) < 2 or part.squeezed or part.stride != 1 or part.size is None:
+        return False
+    return axis < len(memory) - 1 or (part.size > _LANES) == (memory[axis] > _LANES)
 
 
 def _copies(path: Path, parts: tuple[Part, ...]) -> Iterator[tuple[Path, tuple[Part, ...]]]:
