@@ -9,6 +9,7 @@ from benchmarks.agreement.families.matmuls import Matmul
 from benchmarks.agreement.families.mosaic_gpu import MosaicCopy, MosaicProduct
 from benchmarks.agreement.families.mosaic_gpu_memory import MosaicBuffers, MosaicPipeline
 from benchmarks.agreement.families.padding import Padding
+from benchmarks.agreement.families.padding_gpu import GpuPadding
 from benchmarks.agreement.families.pipelines import Pipelines
 from benchmarks.agreement.families.slices import Slices
 from benchmarks.agreement.families.slices_dma import SliceCopies
@@ -28,6 +29,7 @@ _ALL = (
     Matmul,
     Copies,
     Padding,
+    GpuPadding,
     MosaicProduct,
     MosaicCopy,
     MosaicBuffers,
