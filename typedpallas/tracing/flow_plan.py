@@ -16,7 +16,7 @@ CONTROL = frozenset(
         *("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"),
     )
 )
-_LONGEST = 8
+_LONGEST = 12
 """Longer periods are not followed."""
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _MOST_COMPARED = 4
