@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from mypy.checker import TypeChecker
-from mypy.nodes import ARG_POS, Context, Expression, FuncDef, LambdaExpr, NameExpr
+from mypy.nodes import Expression, LambdaExpr
 from mypy.plugin import FunctionContext, FunctionSigContext
-from mypy.types import CallableType, Instance, LiteralType, TupleType, Type, get_proper_type
+from mypy.types import CallableType, Instance, TupleType, Type, get_proper_type
 
-from typedpallas import solve
-from typedpallas.dtypes import short
-from typedpallas.events import Operation
-from typedpallas_mypy import answer, names, report, scope
+from typedpallas_mypy import answer, names, scope
+from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import ANY, Types
+from typedpallas_mypy.handlers import loop_parts as parts
 from typedpallas_mypy.hooks import Hooks
 from typedpallas_mypy.value import Value
 
+type Lists = Sequence[Sequence[Any]]
+
+
+def _given(context: FunctionContext | FunctionSigContext, *positions: int) -> bool:
+    """Whether the call stands in a typed function and has an argument at each of these positions."""
+    lists: Lists = context.args
+    has_all = all(len(lists) > position and lists[position] for position in positions)
+    return has_all and scope.typed(context.api)
+
+
+def _with_bodies(signature: CallableType, args: Lists, bodies: dict[int, CallableType], result: Type) -> CallableType:
+    """A signature in which lambdas at these positions take what they are given, and anything else is let through."""
+    kinds = list(signature.arg_types)
+    for position, body in bodies.items():
+        kinds[position] = body if isinstance(args[position][0], LambdaExpr) else ANY
+    return signature.copy_modified(arg_types=kinds, ret_type=result, variables=[])
+
+
+def _look_into(
+    context: FunctionContext, function: str, position: int, body: CallableType, carry: Type | None
+) -> None:
+    """Check a body that has no annotations, and that a lambda gives back what it was given."""
+    expression: Expression = context.args[position][0]
+    parts.check_unannotated(context.api, expression, body)
+    made = get_proper_type(context.arg_types[position][0])
+    if carry is not None and isinstance(expression, LambdaExpr) and isinstance(made, CallableType):
+        parts.check_carry(context.api, function, expression, carry, _first(made.ret_type, function))
+
+
+def _first(made: Type, function: str) -> Type:
+    """The carry that a body gives back: of a scan's, the first of two."""
+    kind = get_proper_type(made)
+    if function != "scan":
+        return kind
+    return kind.items[0] if isinstance(kind, TupleType) and len(kind.items) == 2 else ANY
+
+
+# ---------------------------------------------------------------------- fori_loop and while_loop
+
 _BODY, _INITIAL = 2, 3
 """The positions of ``body_fun`` and ``init_val`` in `fori_loop`."""
-
-
-def _fori_signature(context: FunctionSigContext) -> CallableType:
-    """A lambda as the body takes the loop's number and a carry like the initial value."""
-    signature = context.default_signature
-    if len(context.args) <= _INITIAL or not context.args[_BODY] or not context.args[_INITIAL]:
-        return signature
-    body = context.args[_BODY][0]
-    if not isinstance(body, LambdaExpr) or not scope.typed(context.api):
-        return signature
-    carry = _carry(context.api.get_expression_type(context.args[_INITIAL][0]))
-    arguments = list(signature.arg_types)
-    arguments[_BODY] = _body_type(context.api, _number(context.api), carry)
-    return signature.copy_modified(arg_types=arguments, ret_type=carry)
 
 
 def _number(api: Any) -> Type:
@@ -42,10 +64,49 @@ def _number(api: Any) -> Type:
     return Types(api).block(Value("int32", ()))
 
 
-def _body_type(api: Any, first: Type, second: Type) -> CallableType:
-    """The type of a body of two parameters; what it gives back is looked at elsewhere."""
-    fallback = Types(api).instance("builtins.function")
-    return CallableType([first, second], [ARG_POS, ARG_POS], [None, None], ANY, fallback)
+def _fori_signature(context: FunctionSigContext) -> CallableType:
+    """A lambda as the body takes the loop's number and a carry like the initial value."""
+    signature = context.default_signature
+    if not _given(context, _BODY, _INITIAL) or not isinstance(context.args[_BODY][0], LambdaExpr):
+        return signature
+    carry = parts.carry_of(context.api.get_expression_type(context.args[_INITIAL][0]))
+    arguments = list(signature.arg_types)
+    arguments[_BODY] = parts.body_type(context.api, _number(context.api), carry)
+    return signature.copy_modified(arg_types=arguments, ret_type=carry)
+
+
+def _fori(context: FunctionContext) -> Type:
+    """The result is the carry; a body without annotations is checked with its type."""
+    if not _given(context, _BODY, _INITIAL):
+        return context.default_return_type
+    carry = parts.carry_of(context.arg_types[_INITIAL][0])
+    _look_into(context, "fori_loop", _BODY, parts.body_type(context.api, _number(context.api), carry), carry)
+    return carry
+
+
+def _while_signature(context: FunctionSigContext) -> CallableType:
+    """Lambdas as condition and body take a carry like the initial value."""
+    signature = context.default_signature
+    if not _given(context, 0, 1, 2):
+        return signature
+    carry = parts.carry_of(context.api.get_expression_type(context.args[2][0]))
+    body = parts.body_type(context.api, carry)
+    return _with_bodies(
+        signature.copy_modified(arg_types=[*signature.arg_types[:2], ANY]), context.args, {0: body, 1: body}, carry
+    )
+
+
+def _while(context: FunctionContext) -> Type:
+    if not _given(context, 0, 1, 2):
+        return context.default_return_type
+    carry = parts.carry_of(context.arg_types[2][0])
+    body = parts.body_type(context.api, carry)
+    _look_into(context, "while_loop", 0, body, None)
+    _look_into(context, "while_loop", 1, body, carry)
+    return carry
+
+
+# ---------------------------------------------------------------------- scan and map
 
 
 def _scan_signature(context: FunctionSigContext) -> CallableType:
@@ -54,115 +115,69 @@ def _scan_signature(context: FunctionSigContext) -> CallableType:
     JAX's own annotation says that ``f`` is given all of ``xs``.
     """
     signature = context.default_signature
-    if len(context.args) < 3 or not context.args[0] or not context.args[1] or not scope.typed(context.api):
+    if not _given(context, 0, 1) or len(context.args) < 3:
         return signature
-    carry = _carry(context.api.get_expression_type(context.args[1][0]))
-    stacked = context.api.get_expression_type(context.args[2][0]) if context.args[2] else ANY
-    element = _element(Types(context.api), stacked)
-    body: Type = ANY
-    if isinstance(context.args[0][0], LambdaExpr):
-        body = _body_type(context.api, carry, element)
+    carry = parts.carry_of(context.api.get_expression_type(context.args[1][0]))
+    whole = context.api.get_expression_type(context.args[2][0]) if context.args[2] else ANY
+    body = parts.body_type(context.api, carry, parts.element(Types(context.api), whole))
     pair = TupleType([carry, ANY], Types(context.api).instance("builtins.tuple", [ANY]))
-    return signature.copy_modified(arg_types=[body, ANY, ANY, *signature.arg_types[3:]], ret_type=pair, variables=[])
+    loose = signature.copy_modified(arg_types=[ANY, ANY, ANY, *signature.arg_types[3:]])
+    return _with_bodies(loose, context.args, {0: body}, pair)
 
 
-def _element(types: Types, whole: Type) -> Type:
-    """What one step of a scan is given of arrays that are stacked along their first axis."""
-    kind = get_proper_type(whole)
-    if isinstance(kind, TupleType):
-        return kind.copy_modified(items=[_element(types, item) for item in kind.items])
-    value = types.value(kind)
-    if not isinstance(kind, Instance) or kind.type.fullname != names.BLOCK or value is None:
-        return ANY
-    return types.block(replace(value, shape=value.shape[1:] if value.shape else None))
-
-
-def _carry(initial: Type) -> Type:
-    """The type of a carry: a Python number becomes whatever array the body makes of it."""
-    kind = get_proper_type(initial)
-    if isinstance(kind, LiteralType):
-        return ANY
-    if isinstance(kind, TupleType):
-        return kind.copy_modified(items=[_carry(item) for item in kind.items])
-    if isinstance(kind, Instance):
-        if kind.type.fullname in ("builtins.int", "builtins.float", "builtins.bool", "builtins.complex"):
-            return ANY
-        if kind.type.fullname in ("builtins.list", "builtins.dict"):
-            return kind.copy_modified(args=[_carry(argument) for argument in kind.args])
-    return initial
-
-
-def _fori(context: FunctionContext) -> Type:
-    """The result is the carry; a body without annotations is checked with its type."""
-    passed = len(context.args) > _INITIAL and context.args[_BODY] and context.args[_INITIAL]
-    if not passed or not scope.typed(context.api):
+def _scan(context: FunctionContext) -> Type:
+    """The carry, and what the steps give, stacked."""
+    if not _given(context, 0, 1) or len(context.args) < 3:
         return context.default_return_type
-    carry = _carry(context.arg_types[_INITIAL][0])
-    body = context.args[_BODY][0]
-    _check_unannotated(context.api, body, _body_type(context.api, _number(context.api), carry))
-    made = get_proper_type(context.arg_types[_BODY][0])
-    if isinstance(body, LambdaExpr) and isinstance(made, CallableType):
-        _check_carry(context.api, body, carry, made.ret_type)
-    return carry
+    types = Types(context.api)
+    carry = parts.carry_of(context.arg_types[1][0])
+    whole = context.arg_types[2][0] if context.args[2] else ANY
+    _look_into(context, "scan", 0, parts.body_type(context.api, carry, parts.element(types, whole)), carry)
+    steps = parts.length(types, whole)
+    if steps is None and len(context.args) > 3 and context.args[3]:
+        steps = Evaluator(context.api, types).size(context.args[3][0], context.arg_types[3][0])
+    made = get_proper_type(context.arg_types[0][0])
+    given = get_proper_type(made.ret_type) if isinstance(made, CallableType) else ANY
+    one = given.items[1] if isinstance(given, TupleType) and len(given.items) == 2 else ANY
+    return TupleType([carry, parts.stacked(types, one, steps)], types.instance("builtins.tuple", [ANY]))
 
 
-def _check_unannotated(api: Any, body: Expression, kind: CallableType) -> None:
-    """Check a nested function without annotations as a body of this type."""
-    node = body.node if isinstance(body, NameExpr) else None
-    if not isinstance(node, FuncDef) or node.type is not None or len(node.arg_names) != len(kind.arg_names):
-        return
-    checker = cast(TypeChecker, api)
-    typed = kind.copy_modified(arg_names=list(node.arg_names), arg_kinds=list(node.arg_kinds))
-    with checker.tscope.function_scope(node), checker.local_type_map:
-        checker.check_func_item(node, type_override=typed, name=node.name)
+def _map_signature(context: FunctionSigContext) -> CallableType:
+    """``lax.map(f, xs)``: a lambda is given one element of ``xs``."""
+    signature = context.default_signature
+    if not _given(context, 0, 1):
+        return signature
+    whole = context.api.get_expression_type(context.args[1][0])
+    body = parts.body_type(context.api, parts.element(Types(context.api), whole))
+    return _with_bodies(signature, context.args, {0: body}, signature.ret_type)
 
 
-def _check_carry(api: Any, place: Context, carry: Type, made: Type) -> None:
-    """The body must give back what it was given: the first part that surely differs is an error."""
-    types = Types(api)
-    for before, after in _parts(carry, made):
-        old, new = types.value(before), types.value(after)
-        if old is None or new is None:
-            continue
-        kind = _difference(types, old, new)
-        if kind is not None:
-            was, became = answer.shown(types, old), answer.shown(types, new)
-            event = Operation(
-                function="fori_loop",
-                operands=(was, became),
-                refusal=f"the body is given {was} and gives back {became}",
-                kind="shape" if kind == "shape" else "dtype",
-            )
-            report.judge(api, event, types.facts, {"": place})
-            return
+def _map(context: FunctionContext) -> Type:
+    if not _given(context, 0, 1):
+        return context.default_return_type
+    types, whole = Types(context.api), context.arg_types[1][0]
+    _look_into(context, "map", 0, parts.body_type(context.api, parts.element(types, whole)), None)
+    made = get_proper_type(context.arg_types[0][0])
+    return parts.stacked(types, made.ret_type, parts.length(types, whole)) if isinstance(made, CallableType) else ANY
 
 
-def _difference(types: Types, old: Value, new: Value) -> str | None:
-    if old.shape is not None and new.shape is not None:
-        if len(old.shape) != len(new.shape):
-            return "shape"
-        pairs = zip(old.shape, new.shape, strict=True)
-        known = [(a, b) for a, b in pairs if a is not None and b is not None]
-        if any(isinstance(solve.equal(a, b, types.facts), solve.Refuted) for a, b in known):
-            return "shape"
-    surely = old.dtype and new.dtype and not old.weak and not new.weak
-    return "dtype" if surely and short(old.dtype or "") != short(new.dtype or "") else None
+# ---------------------------------------------------------------------- cond
 
 
-def _parts(before: Type, after: Type) -> Iterator[tuple[Type, Type]]:
-    before, after = get_proper_type(before), get_proper_type(after)
-    if isinstance(before, TupleType) and isinstance(after, TupleType) and len(before.items) == len(after.items):
-        for old, new in zip(before.items, after.items, strict=True):
-            yield from _parts(old, new)
-    elif isinstance(before, Instance) and before.type.fullname == names.BLOCK:
-        yield before, after
+def _cond_signature(context: FunctionSigContext) -> CallableType:
+    """``lax.cond(pred, f, g, *operands)``: lambdas are given the operands."""
+    signature = context.default_signature
+    if not _given(context, 0, 1, 2) or len(context.args) < 4 or not context.args[3]:
+        return signature
+    body = parts.body_type(context.api, *map(context.api.get_expression_type, context.args[3]))
+    return _with_bodies(signature, context.args, {1: body, 2: body}, signature.ret_type)
 
 
 def _branch(context: FunctionContext) -> Type:
     """``lax.cond``: the result that both branches surely give; an array of unknown shape if they give arrays."""
     if not scope.typed(context.api):
         return context.default_return_type
-    kinds = [get_proper_type(kind) for kinds in context.arg_types for kind in kinds]
+    kinds = [get_proper_type(kind) for kinds in context.arg_types[1:3] for kind in kinds]
     results = [get_proper_type(kind.ret_type) for kind in kinds if isinstance(kind, CallableType)]
     blocks = [kind for kind in results if isinstance(kind, Instance) and kind.type.fullname == names.BLOCK]
     if len(blocks) < 2 or len(blocks) < len(results):
@@ -174,15 +189,22 @@ def _branch(context: FunctionContext) -> Type:
     )
 
 
-_CONTROL = "jax._src.lax.control_flow."
+_LOOPS: Final = "jax._src.lax.control_flow.loops."
+_COND: Final = "jax._src.lax.control_flow.conditionals.cond"
 
-HOOKS: Hooks = Hooks(
-    functions={
-        _CONTROL + "loops.fori_loop": _fori,
-        _CONTROL + "conditionals.cond": _branch,
-    },
-    function_signatures={
-        _CONTROL + "loops.fori_loop": _fori_signature,
-        _CONTROL + "loops.scan": _scan_signature,
-    },
-)
+_FUNCTIONS: dict[str, Callable[[FunctionContext], Type]] = {
+    _LOOPS + "fori_loop": _fori,
+    _LOOPS + "while_loop": _while,
+    _LOOPS + "scan": _scan,
+    _LOOPS + "map": _map,
+    _COND: _branch,
+}
+_SIGNATURES: dict[str, Callable[[FunctionSigContext], CallableType]] = {
+    _LOOPS + "fori_loop": _fori_signature,
+    _LOOPS + "while_loop": _while_signature,
+    _LOOPS + "scan": _scan_signature,
+    _LOOPS + "map": _map_signature,
+    _COND: _cond_signature,
+}
+
+HOOKS: Hooks = Hooks(functions={**_FUNCTIONS}, function_signatures={**_SIGNATURES})
