@@ -6,6 +6,7 @@ more than once and is too large for the registers, is written out with the value
 are alive at once.
 """
 
+import math
 from typing import Any, Literal
 
 from typedpallas import dtypes
@@ -64,8 +65,9 @@ def _is_part(eqn: Any) -> bool:
     ref, value = jaxapi.accessed(eqn)
     taken = jaxapi.shape_of((eqn.outvars[0] if value is None else value).aval) or ()
     shape = jaxapi.shape_of(ref.aval) or ()
-    if tuple(taken[-2:]) == tuple(shape[-2:]):
-        return False
+    single = value is None and math.prod(extent or 0 for extent in taken[:-1]) <= 1
+    if not taken or single or tuple(taken[-2:]) == tuple(shape[-2:]):
+        return False  # to load a single row costs next to nothing
     index = grid_indices.rectangle(eqn)
     if index is None or len(index) != len(shape) or len(shape) < 2:
         return True
@@ -77,7 +79,8 @@ def _is_part(eqn: Any) -> bool:
 
 
 def _on_tiles(start: Any, size: int, step: int) -> bool:
-    return isinstance(start, int) and start % step == 0 and size % step == 0
+    """Whether rows or lanes are whole tiles; a start that is not known is taken for one that is right."""
+    return size % step == 0 and (not isinstance(start, int) or start % step == 0)
 
 
 def _bits(aval: Any) -> int:
