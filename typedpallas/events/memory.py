@@ -17,6 +17,8 @@ class MemoryItem:
     how: str
     temporary: bool = False
     """Whether it is the compiler's own, beside what the kernel asks for."""
+    usual: int | None = None
+    """What it comes to at most in nearly every kernel, where that is less than ``high``."""
 
 
 @record(frozen=True, kw_only=True)
@@ -37,6 +39,11 @@ class MemoryUse:
     def low(self) -> int:
         """The bytes that the kernel certainly needs."""
         return sum(item.low for item in self.items)
+
+    @property
+    def usual(self) -> int:
+        """The bytes that it needs at most, unless the compiler's own are unusually many."""
+        return sum(item.high if item.usual is None else item.usual for item in self.items)
 
     @property
     def high(self) -> int:

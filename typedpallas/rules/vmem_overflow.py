@@ -38,9 +38,8 @@ class VmemOverflow(Rule):
     stays costs one. Buffers are padded to tiles of 8 rows and 128 lanes. A kernel gets 16 or 32 MiB unless it asks
     for more with `vmem_limit_bytes`; asking for more than the chip has is allowed and gives what the chip has.
 
-    What the compiler keeps for itself (temporaries) is only bounded: by the result of a matrix product, or by all
-    values that are alive at once where the body moves elements about. Where the rest fits, and does not with that
-    much more, the verdict is left open. Where XLA may keep a whole array in VMEM around the kernel, its window may
+    What the compiler keeps for itself (temporaries) is only bounded, usually by the result of a matrix product. Where
+    the rest fits, and does not with that much more, the verdict is left open. Where XLA may keep a whole array in VMEM around the kernel, its window may
     cost nothing: then the verdict is left open too. So it is for scratch that a store fills before anything is loaded
     from it, which the compiler may do without.
 
@@ -55,7 +54,7 @@ class VmemOverflow(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, MemoryUse)
-        if event.space != "vmem" or event.high <= event.limit:
+        if event.space != "vmem" or event.usual <= event.limit:
             return
         certain = event.low > event.limit
         make = self.refuted if certain else self.open

@@ -197,10 +197,12 @@ def _temporaries(jaxpr: Any) -> list[MemoryItem]:
         high = padded(shape, bits)[1]
         if high > largest:
             largest, how = high, f"up to the product of {_written(shape, bits)}"
-    alive = ledger_values.alive(jaxpr, largest)
+    usual, alive = largest, ledger_values.alive(jaxpr, largest)
     if alive > largest:
         largest, how = alive, "up to all values that are alive at once"
-    return [MemoryItem(name="temporaries", low=0, high=largest, how=how, temporary=True)] if largest else []
+    return (
+        [MemoryItem(name="temporaries", low=0, high=largest, how=how, temporary=True, usual=usual)] if largest else []
+    )
 
 
 def _products(jaxpr: Any) -> Iterator[tuple[tuple[int, ...], int]]:
