@@ -39,9 +39,9 @@ class VmemOverflow(Rule):
     for more with `vmem_limit_bytes`; asking for more than the chip has is allowed and gives what the chip has.
 
     What the compiler keeps for itself (temporaries) is only bounded, usually by the result of a matrix product. Where
-    the rest fits, and does not with that much more, the verdict is left open. Where XLA may keep a whole array in VMEM around the kernel, its window may
-    cost nothing: then the verdict is left open too. So it is for scratch that a store fills before anything is loaded
-    from it, which the compiler may do without.
+    the rest fits, and does not with that much more, the verdict is left open. Where XLA may keep a whole array in
+    VMEM around the kernel, its window may cost nothing: then the verdict is left open too. So it is for scratch that
+    a store fills before anything is loaded from it, which the compiler may do without.
 
     Machines: TPU. Source: libtpu, whose message says what a kernel asked for, over generated kernels on v4 to 7x;
     the limits by bisection.
