@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import typedpallas as tp
 from typedpallas import compilers
+from typedpallas.kernels import matmul as public_matmul
 from typedpallas.kernels.gpu import rows
 from typedpallas.kernels.gpu.attention import attention
 from typedpallas.kernels.gpu.attention_gradients import Options, attention_backward, differentiable_attention
@@ -82,6 +83,15 @@ def test_matmul_numbers(cluster: Any) -> None:
     np.testing.assert_allclose(found, np.asarray(a, np.float32) @ np.asarray(b, np.float32), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("shape", [(128, 128, 128), (100, 200, 72), (300, 64, 200)])
+def test_matmul_finishes_its_sums_and_reaches_over_the_ends(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    a, b, bias = (jnp.asarray(RANDOM.standard_normal(s), "bfloat16") for s in ((m, k), (k, n), (n,)))
+    found = matmul(a, b, bias=bias, finish=jax.nn.silu, out_dtype=jnp.float32)
+    wide = [x.astype(jnp.float32) for x in (a, b, bias)]
+    np.testing.assert_allclose(found, jax.nn.silu(wide[0] @ wide[1] + wide[2]), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ROWS)
 def test_row_numbers(name: str, dtype: str) -> None:
@@ -108,6 +118,14 @@ def by_numpy(name: str, x: np.ndarray, *parameters: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("target", ["h100", "h200"])
 def test_the_compiler_takes_matmul(target: str, dtype: str) -> None:
     taken_without_spills(matmul, array(dtype, 4096, 4096), array(dtype, 4096, 4096), target=target)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("activation", [jax.nn.gelu, jax.nn.silu, jax.nn.relu, jnp.tanh])
+def test_the_compiler_takes_what_finishes_a_product(activation: Any) -> None:
+    run = functools.partial(public_matmul, scale=0.5, activation=activation, out_dtype=jnp.float32)
+    shapes = [array("bfloat16", 1000, 500), array("bfloat16", 500, 1000)]
+    taken_without_spills(lambda x, y, bias: run(x, y, bias=bias), *shapes, array("bfloat16", 1000))
 
 
 @pytest.mark.compiler
@@ -204,7 +222,15 @@ def test_the_compiler_takes_rows(name: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        (lambda: matmul(jnp.zeros((100, 64)), jnp.zeros((64, 256))), "m a multiple of 128, found 100"),
+        (
+            lambda: matmul(jnp.zeros((100, 64)), jnp.zeros((64, 256)), tuning=MatmulTuning()),
+            "m a multiple of 128, found 100",
+        ),
+        (lambda: public_matmul(jnp.zeros((8, 8)), jnp.zeros((8, 4)), bias=jnp.zeros(8)), r"expected shape \(4,\)"),
+        (
+            lambda: public_matmul(jnp.zeros((8, 8)), jnp.zeros((8, 8)), scale=2.0, block=(8, 8, 8)),
+            "`block` is for plain products",
+        ),
         (lambda: attention(*[jnp.zeros((1, 96, 1, 64), jnp.float16)] * 3), "a multiple of 64 queries, found 96"),
         (
             lambda: attention_backward(*(jnp.zeros(x.shape) for x in backward_arrays("float16", 64, 4, 320))),
@@ -243,3 +269,10 @@ def test_a_masked_score_is_exact(head_dim: int) -> None:
         factor = Fraction(float(np.float32(scale * math.log2(math.e))))
         exact = Fraction(float(np.float32(MASKED))) * factor
         assert exact == Fraction(float(np.float32(float(exact))))
+
+
+def test_a_finished_product_anywhere() -> None:
+    x, y, bias = (jnp.asarray(RANDOM.standard_normal(s), jnp.float32) for s in ((8, 16), (16, 4), (4,)))
+    found = public_matmul(x, y, bias=bias, scale=0.5, activation=jax.nn.relu, out_dtype=jnp.bfloat16)
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_allclose(found.astype(jnp.float32), jax.nn.relu(x @ y * 0.5 + bias), rtol=1e-2, atol=1e-2)

@@ -1,12 +1,18 @@
 """The matrix product, summed in float32 over a sequential axis."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
 from typing import Literal as L
 
 import jax
+import jax.numpy as jnp
 
 import typedpallas as tp
 from typedpallas import ACC, BLOCK, Dim, In, Multiple, Out, Scratch, f32
 from typedpallas.kernels import defaults
+from typedpallas.launching.choose import choices
+from typedpallas.launching.jaxapi import without_rules
 
 
 def matmul_kernel[T: tp.Float, BM: Multiple[L[8]], BK: Dim, BN: Dim](
@@ -32,19 +38,66 @@ launch = tp.launch(
 """Takes ``x``, ``y`` and the block sizes ``BM``, ``BK`` and ``BN`` (elements)."""
 
 
-def matmul(x: jax.Array, y: jax.Array, *, block: tuple[int, int, int] | None = None) -> jax.Array:
-    """``x @ y``.
+def matmul(
+    x: jax.Array,
+    y: jax.Array,
+    *,
+    bias: jax.Array | None = None,
+    scale: float = 1.0,
+    activation: Callable[[jax.Array], jax.Array] | None = None,
+    out_dtype: Any = None,
+    block: tuple[int, int, int] | None = None,
+) -> jax.Array:
+    """``activation(scale * (x @ y) + bias)``.
+
+    A Hopper GPU multiplies float16 and bfloat16 with the kernel of `typedpallas.kernels.gpu`, which does the rest
+    before it stores. Elsewhere a plain product is one launch, and XLA runs one with anything more.
 
     Args:
         x: any float type, shape ``(m, k)``. Float32 on a GPU is multiplied by Triton.
         y: the same type, shape ``(k, n)``.
-        block: ``(BM, BK, BN)``, elements; ``BK`` divides ``k``. Unless given, what fits the backend.
+        bias: any float type, shape ``(n,)``.
+        scale: factor of the products, not zero.
+        activation: an elementwise function of float32 values, such as `jax.nn.silu`.
+        out_dtype: unless given, that of ``x``.
+        block: ``(BM, BK, BN)``, elements; ``BK`` divides ``k``. Unless given, what fits the backend. With it, the
+            product is a launch on any machine.
 
     Returns:
-        Shape ``(m, n)`` of the same type, summed in float32.
+        Shape ``(m, n)``, summed and finished in float32.
+
+    Raises:
+        LaunchError: the shapes do not fit, or ``block`` is given with what a launch does not do.
     """
     if x.ndim != 2 or y.ndim != 2:
         raise tp.LaunchError(f"matmul: expected two matrices, found shapes {x.shape} and {y.shape}")
+    if bias is not None and bias.shape != y.shape[1:]:
+        raise tp.LaunchError(f"matmul: `bias`: expected shape {y.shape[1:]}, found {bias.shape}")
+    more = bias is not None or scale != 1.0 or activation is not None or out_dtype not in (None, x.dtype)
+    if block is not None and more:
+        raise tp.LaunchError("matmul: `block` is for plain products, without bias, scale, activation and `out_dtype`")
+    finish = functools.partial(_finish, scale, activation)
+    if block is None and _on_hopper(x, y):
+        from typedpallas.kernels.gpu.matmul import matmul as on_hopper
+
+        added = None if bias is None else bias.astype(jnp.float32) / scale
+        return on_hopper(x, y, bias=added, finish=without_rules(finish), out_dtype=out_dtype)
+    if more:
+        sums = jnp.dot(x, y, preferred_element_type=jnp.float32)
+        added = sums if bias is None else sums + bias.astype(jnp.float32) / scale
+        return finish(added).astype(out_dtype or x.dtype)
     m, k, n = block or defaults.matmul(x.shape[0], x.shape[1], y.shape[1], x.dtype.itemsize)
     result: jax.Array = launch(x, y, BM=m, BK=k, BN=n)
     return result
+
+
+def _on_hopper(x: jax.Array, y: jax.Array) -> bool:
+    """Whether the machine at hand has a kernel of its own for such operands."""
+    way = choices(None, None)[0]
+    hopper = not way.interpret and way.capability is not None and way.capability[0] == 9
+    return hopper and x.dtype == y.dtype and x.dtype in (jnp.float16, jnp.bfloat16) and x.shape[1] == y.shape[0]
+
+
+def _finish(scale: float, activation: Callable[[jax.Array], jax.Array] | None, sums: jax.Array) -> jax.Array:
+    scaled = sums if scale == 1.0 else sums * scale
+    return scaled if activation is None else activation(scaled)

@@ -149,3 +149,32 @@ def uses(fn: Callable[..., Any], count: int) -> list[bool]:
     """Which of its ``count`` int32 arguments the results of ``fn`` depend on."""
     jaxpr = inner(jax.make_jaxpr(fn)(*[jax.ShapeDtypeStruct((), "int32")] * count))
     return live(jaxpr, [True] * len(jaxpr.outvars))[1]
+
+
+def without_rules(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without its own rules for derivatives, which kernels do not lower; one result."""
+
+    def run(*arguments: Any) -> Any:
+        traced = jax.make_jaxpr(fn)(*arguments)
+        return _opened(inner(traced), traced.consts, arguments)[0]
+
+    return run
+
+
+def _opened(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """Run the equations; of calls, what is called."""
+    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if is_literal(atom) else known[atom]
+
+    for eqn in jaxpr.eqns:
+        values = [read(atom) for atom in eqn.invars]
+        called = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
+        if called is not None:
+            found = _opened(inner(called), getattr(called, "consts", ()), values)
+        else:
+            results = eqn.primitive.bind(*values, **eqn.params)
+            found = results if eqn.primitive.multiple_results else [results]
+        known.update(zip(eqn.outvars, found, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]

@@ -19,15 +19,17 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 import typedpallas as tp
-from typedpallas import Dim, In, Multiple, Out, Scratch
+from typedpallas import Dim, In, Multiple, Out, Scratch, f32
 from typedpallas.gpu import GMEM, SMEM, Barrier, ClusterBarrier
 from typedpallas.kernels.gpu.device import multiprocessors
 from typedpallas.kernels.gpu.matmul_tuning import COMPUTE, Axis, MatmulTuning, Tiles
 from typedpallas.launching.mesh_kernel import Mesh, MeshKernel, kernel
 
 type Finish = Callable[[jax.Array], jax.Array]
-"""What is done with a part of the sums (float32) before it is stored."""
+"""What is done, element by element, with a part of the sums (float32, bias added) before it is stored."""
 
+_ROWS, _COLUMNS = 8, 64
+"""What tiles that reach over the ends leave whole: one swizzled part of a copy."""
 _COPY_REGISTERS = 40
 _COMPUTE_REGISTERS = 232
 
@@ -46,9 +48,11 @@ def matmul_kernel[
     SS: Dim,
     WM: Multiple[L[64]],
     WN: Dim,
+    NB: Dim,
 ](
     a: In[GMEM, T, M, K],
     b: In[GMEM, T, K, N],
+    bias: In[GMEM, f32, NB],
     out: Out[GMEM, U, M, N],
     a_slots: Scratch[SMEM, T, S, BM, BK],
     b_slots: Scratch[SMEM, T, S, BK, BN],
@@ -60,8 +64,8 @@ def matmul_kernel[
     tiles: Tiles,
     finish: Finish,
 ) -> None:
-    """All tiles of one block that shares nothing with other blocks."""
-    _Block(a, b, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
+    """All tiles of one block that shares nothing with other blocks. One element of ``bias`` is none."""
+    _Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
 
 
 def matmul_cluster_kernel[
@@ -78,9 +82,11 @@ def matmul_cluster_kernel[
     SS: Dim,
     WM: Multiple[L[64]],
     WN: Dim,
+    NB: Dim,
 ](
     a: In[GMEM, T, M, K],
     b: In[GMEM, T, K, N],
+    bias: In[GMEM, f32, NB],
     out: Out[GMEM, U, M, N],
     a_slots: Scratch[SMEM, T, S, BM, BK],
     b_slots: Scratch[SMEM, T, S, BK, BN],
@@ -93,7 +99,7 @@ def matmul_cluster_kernel[
     finish: Finish,
 ) -> None:
     """All tiles of one block that shares the copies of one operand with a neighbour: both must free a slot."""
-    _Block(a, b, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
+    _Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ class _Block:
 
     a: Any
     b: Any
+    bias: Any
     out: Any
     a_slots: Any
     b_slots: Any
@@ -119,7 +126,7 @@ class _Block:
     @property
     def steps(self) -> int:
         """Steps along k of one tile."""
-        return int(self.a.shape[1]) // self.tuning.tile_k
+        return -(-int(self.a.shape[1]) // self.tuning.tile_k)
 
     def run(self) -> None:
         """The warpgroups part: two multiply, the last copies."""
@@ -211,13 +218,21 @@ class _Block:
         for i, start in enumerate(range(0, width, tuning.store_n)):
             slot = self.out_slots.at[group, i % tuning.store_slots]
             plgpu.wait_smem_to_gmem(tuning.store_slots - 1, wait_read_only=True)
-            slot[...] = self.finish(sums[:, start : start + tuning.store_n]).astype(self.out.dtype)
+            part = self._biased(sums[:, start : start + tuning.store_n], column + start)
+            slot[...] = self.finish(part).astype(self.out.dtype)
             plgpu.commit_smem()
             plgpu.copy_smem_to_gmem(slot, self.out.at[pl.ds(row, height), pl.ds(column + start, tuning.store_n)])
 
+    def _biased(self, sums: jax.Array, column: Any) -> jax.Array:
+        if self.bias.shape[0] == 1:
+            return sums
+        part = self.bias.at[pl.ds(column, sums.shape[1])]
+        bias = plgpu.load(part, layout=plgpu.Layout.WGMMA.reduce(0), optimized=False)
+        return sums + lax.broadcast_in_dim(bias, sums.shape, [1])
+
 
 def launch(m: int, k: int, n: int, out_dtype: Any, tuning: MatmulTuning, finish: Finish) -> MeshKernel:
-    """Takes ``a`` and ``b``. The tiles divide the sizes.
+    """Takes ``a``, ``b`` and ``bias``: one element, or as many as the tiles have columns. The tiles divide the sizes.
 
     Raises:
         LaunchError: they do not.
@@ -242,23 +257,58 @@ def launch(m: int, k: int, n: int, out_dtype: Any, tuning: MatmulTuning, finish:
     )
 
 
-def default(m: int, k: int, n: int) -> MatmulTuning:
-    """Fast on an H200: the largest tiles that divide the product, copies shared by two blocks where rows suffice."""
-    columns = next((size for size in (256, 128, 64) if n % size == 0), 64)
+def default(m: int, k: int, n: int, out_bytes: int = 2) -> MatmulTuning:
+    """Fast on an H200: the largest tiles that divide the product, copies shared by two blocks where rows suffice.
+
+    ``out_bytes`` of one element: wide results leave room for one part of a tile at a time.
+    """
+    ragged = bool(m % 128 or k % 64 or n % 64)
+    columns = 256 if ragged and n > 128 else next((size for size in (256, 128, 64) if n % size == 0), 128)
     cluster: Axis | None = "m" if m % 256 == 0 else None
-    return MatmulTuning(tile_n=columns, cluster=cluster, lag=max(0, min(2, k // 64 - 1)), bare=True)
+    lag = max(0, min(2, -(-k // 64) - 1))
+    slots = 2 if out_bytes <= 2 else 1
+    return MatmulTuning(tile_n=columns, cluster=cluster, store_slots=slots, lag=lag, ragged=ragged, bare=True)
 
 
-def matmul(a: jax.Array, b: jax.Array, *, out_dtype: Any = None, tuning: MatmulTuning | None = None) -> jax.Array:
-    """``a @ b`` on a Hopper GPU, summed in float32.
+def matmul(
+    a: jax.Array,
+    b: jax.Array,
+    *,
+    bias: jax.Array | None = None,
+    finish: Finish = lambda sums: sums,
+    out_dtype: Any = None,
+    tuning: MatmulTuning | None = None,
+) -> jax.Array:
+    """``finish(a @ b + bias)`` on a Hopper GPU, summed in float32.
 
     Args:
         a: float16 or bfloat16, shape ``(m, k)``.
         b: the same type, shape ``(k, n)``.
+        bias: any float type, shape ``(n,)``; added in float32.
+        finish: an elementwise function of float32 values, of what Mosaic GPU has.
         out_dtype: unless given, that of ``a``.
         tuning: unless given, what is fastest on an H200.
+
+    Sizes that are no multiples of 8 rows and 64 columns are padded in copies, which take their time.
+
+    Raises:
+        LaunchError: the tiles do not divide a product that is not ``ragged``.
     """
+    rows, columns = a.shape[0], b.shape[1]
+    dtype = jnp.dtype(out_dtype or a.dtype)
+    chosen = tuning or default(rows, a.shape[1], columns, dtype.itemsize)
+    if chosen.ragged:
+        a, b = _padded(a, _ROWS, _COLUMNS), _padded(b, _COLUMNS, _COLUMNS)
     (m, k), (_, n) = a.shape, b.shape
-    run = launch(m, k, n, out_dtype or a.dtype, tuning or default(m, k, n), lambda sums: sums)
-    result: jax.Array = run(a, b)
-    return result
+    run = launch(m, k, n, dtype, chosen, finish)
+    added = jnp.zeros(1, jnp.float32)
+    if bias is not None:
+        added = jnp.pad(bias.astype(jnp.float32), (0, -columns % (chosen.tile_n * chosen.blocks[1])))
+    result: jax.Array = run(a, b, added)
+    return result[:rows, :columns] if result.shape != (rows, columns) else result
+
+
+def _padded(x: jax.Array, rows: int, columns: int) -> jax.Array:
+    """With zeros up to multiples."""
+    missing = -x.shape[0] % rows, -x.shape[1] % columns
+    return jnp.pad(x, [(0, missing[0]), (0, missing[1])]) if any(missing) else x

@@ -36,6 +36,8 @@ class MatmulTuning:
     store_slots: int = 2
     lag: int = 0
     """Steps by which the second warpgroup starts later: then one multiplies while the other stores."""
+    ragged: bool = False
+    """Tiles may reach over the ends: copies bring zeros from there, and store nothing there."""
     bare: bool = False
     """No barriers but those written here: every part of shared memory that is stored to is committed first."""
 
@@ -65,19 +67,19 @@ class MatmulTuning:
         }
 
     def check(self, m: int, k: int, n: int) -> None:
-        """Whether the tiles divide a product of (m, k) and (k, n).
+        """Whether the tiles divide a product of (m, k) and (k, n), or may reach over its ends.
 
         Raises:
             LaunchError: they do not.
         """
         rows, columns = (tile * count for tile, count in zip((self.tile_m, self.tile_n), self.blocks, strict=True))
         for name, size, tile in (("m", m, rows), ("n", n, columns), ("k", k, self.tile_k)):
-            if size % tile:
+            if size % tile and not self.ragged:
                 raise LaunchError(
                     f"matmul: expected {name} a multiple of {tile}, found {size}; {size // tile * tile} and "
                     f"{-(-size // tile) * tile} are the nearest"
                 )
-        if not 0 <= self.lag < min(self.stages, k // self.tile_k):
+        if not 0 <= self.lag < min(self.stages, -(-k // self.tile_k)):
             raise LaunchError(f"matmul: `lag`: expected less than the stages and steps, found {self.lag}")
         if self.warpgroup_tile[1] % self.store_n:
             raise LaunchError(f"matmul: `store_n`: {self.store_n} does not divide {self.warpgroup_tile[1]}")
@@ -97,7 +99,7 @@ class Tiles:
     def of(cls, tuning: MatmulTuning, m: int, n: int, clusters: int) -> "Tiles":
         """The tiles of an (m, n) result."""
         across_m, across_n = tuning.blocks
-        return cls(tuning, m // (tuning.tile_m * across_m), n // (tuning.tile_n * across_n), clusters)
+        return cls(tuning, -(-m // (tuning.tile_m * across_m)), -(-n // (tuning.tile_n * across_n)), clusters)
 
     @property
     def count(self) -> int:
