@@ -154,7 +154,7 @@ def _entered(eqn: Any, inner: Any, scope: _Scope) -> _Scope:
     if scoped:
         refs.update(_allocated(inner, scope))
     data = uses_data.inner(inputs, outer, scope.data)
-    return _Scope(scope.kernel, scope.backend, refs, data, scope.place_of(eqn))
+    return replace(scope, refs=refs, data=data, place=scope.place_of(eqn))
 
 
 def outer_operands(eqn: Any, inner: Any) -> list[Any]:
