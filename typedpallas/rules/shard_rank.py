@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from typedpallas.events import Context, Event, ShardRank
+from typedpallas.events import Context, Event
+from typedpallas.events import ShardRank as LongSpec
 from typedpallas.rules.base import Example, Finding, Rule
 
 _MODULE = """
@@ -30,7 +31,7 @@ def reference(x):
 """
 
 
-class ShardRankRule(Rule):
+class ShardRank(Rule):
     """A partition spec is longer than the array has axes.
 
     `PartitionSpec` has one entry for each axis of the array, first axis first; those left out are not cut. `None`
@@ -40,7 +41,7 @@ class ShardRankRule(Rule):
     """
 
     slug = "shard-rank"
-    judges = (ShardRank,)
+    judges = (LongSpec,)
     message = "the spec of {what} is too long: expected {expected}, found {found}"
     example = Example(
         bad=_MODULE.format(spec='P(None, None, "batch")'),
@@ -50,7 +51,7 @@ class ShardRankRule(Rule):
     )
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
-        assert isinstance(event, ShardRank)
+        assert isinstance(event, LongSpec)
         if event.length <= event.rank:
             return
         entries = "entry" if event.rank == 1 else "entries"
