@@ -15,7 +15,7 @@ from benchmarks.gpu_rows import EPSILON, SHAPE
 from benchmarks.gpu_timing import Entry, Problem
 from typedpallas.kernels import rows_backward as ours
 
-TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-3}
+TOLERANCE = {"float32": 1e-5, "bfloat16": 8e-3}
 KERNELS = {
     "softmax": (ours.softmax_backward_kernel, 0),
     "rms_norm": (ours.rms_norm_backward_kernel, 1),
@@ -43,10 +43,10 @@ def _problem(key: jax.Array, name: str, what: str, dtype: Any, quick: bool) -> P
     if what != "softmax":
         again = functools.partial(_again, forward)
         xla.append(Entry("XLA, statistics made anew", again, "vendor"))
-    ways = list(itertools.product((8, 16), (256, 512, 1024, 2048)))[: 1 if quick else None]
+    ways = list(itertools.product((16, 8), (256, 512, 1024, 2048)))[: 1 if quick else None]
     entries = [
         Entry(f"{warps} warps, {n} programs", functools.partial(_ours, what, warps, n), "ours", _prepared(what))
-        for warps, n in (ways if count else ((8, 1), (16, 1)))
+        for warps, n in (ways if count else ((8, 1),))
     ]
     size = SHAPE[0] * SHAPE[1] * jnp.dtype(dtype).itemsize
     reference = functools.partial(_wide, forward)
