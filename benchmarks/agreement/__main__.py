@@ -60,7 +60,7 @@ def table(records: list[Record]) -> str:
 def main() -> int:
     """Run and print; 1 if there is any false alarm or miss."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agreement", description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="how many kernels")
+    parser.add_argument("--count", "--kernels", type=int, default=100, help="how many kernels")
     parser.add_argument("--chips", type=int, default=2, help="on how many chips each")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", default="", help=f"of {', '.join(FAMILIES)}")
