@@ -6,6 +6,8 @@ everywhere, v4 included. VMEM_SHARED and HOST were not asked for and are let thr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from jax.experimental.pallas import tpu as pltpu
@@ -55,3 +57,21 @@ def make_async_copy(
 ) -> Copy:
     """Describes a copy that ``sem`` counts: ``start()`` it, then ``wait()``, perhaps elsewhere in the kernel."""
     return cast("Copy", pltpu.make_async_copy(src, dst, sem))
+
+
+@contextmanager
+def copy(
+    src: Ref[Copied | Portable, Any, *tuple[Any, ...]],
+    dst: Stored[Copied | Portable],
+    sem: Ref[DMA, Any, *tuple[Any, ...]],
+    *,
+    priority: int = 0,
+) -> Iterator[None]:
+    """A copy that is under way for the length of a block: ``with tpu.copy(src, dst, sem): ...``.
+
+    It is begun at the block's start and waited for at its end, so that it cannot be forgotten or waited for twice.
+    Inside of the block neither ``dst`` may be used nor ``src`` be stored to. The refs agree on shape and type.
+    """
+    begun = async_copy(src, dst, sem, priority=priority)
+    yield
+    begun.wait()

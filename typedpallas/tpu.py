@@ -12,14 +12,23 @@ _COPIES = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
 
 if TYPE_CHECKING:
     from typedpallas._tpu_copies import async_copy as async_copy
+    from typedpallas._tpu_copies import copy as copy
     from typedpallas._tpu_copies import make_async_copy as make_async_copy
     from typedpallas._tpu_copies import sync_copy as sync_copy
+    from typedpallas._tpu_stream import stream as stream
 else:
+    _LATER = {
+        "async_copy": "_tpu_copies",
+        "copy": "_tpu_copies",
+        "make_async_copy": "_tpu_copies",
+        "sync_copy": "_tpu_copies",
+        "stream": "_tpu_stream",
+    }
 
     def __getattr__(name: str) -> Any:
-        if name not in ("async_copy", "make_async_copy", "sync_copy"):
+        if name not in _LATER:
             raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-        return getattr(importlib.import_module("typedpallas._tpu_copies"), name)
+        return getattr(importlib.import_module(f"typedpallas.{_LATER[name]}"), name)
 
 
 class TpuSpace(MemorySpace):
