@@ -24,7 +24,7 @@ _FRESH = get_context("forkserver")
 _FRESH.set_forkserver_preload(["benchmarks.mutants.interpret"])
 """Fresh processes that have JAX imported and nothing computed yet."""
 
-_DEADLINE = 100.0
+_DEADLINE = 45.0
 """Seconds for interpret mode, both ways together; it may hang on a wait that nothing ends."""
 
 NOT_REACHED = "-"
