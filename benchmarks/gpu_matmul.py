@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.gpu_timing import Entry, Problem
-from typedpallas.kernels.gpu.matmul import default, matmul
-from typedpallas.kernels.gpu.matmul_tuning import MatmulTuning
+from typedpallas.kernels.gpu.matmul import matmul
+from typedpallas.kernels.gpu.matmul_tuning import MatmulTuning, default
 
 TOLERANCE = {"float16": 1e-3, "bfloat16": 5e-3}
 

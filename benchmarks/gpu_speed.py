@@ -19,7 +19,7 @@ import jax
 
 from benchmarks.gpu_timing import Problem, Result, solve
 
-GROUPS = ("matmul", "attention", "attention_backward", "decode", "rows", "rows_backward")
+GROUPS = ("matmul", "grouped_matmul", "attention", "attention_backward", "decode", "rows", "rows_backward")
 
 
 def main() -> int:

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 import typedpallas as tp
 from typedpallas import compilers
+from typedpallas.kernels import grouped_matmul as public_grouped_matmul
 from typedpallas.kernels import matmul as public_matmul
 from typedpallas.kernels.gpu import rows
 from typedpallas.kernels.gpu.attention import attention
 from typedpallas.kernels.gpu.attention_gradients import Options, attention_backward, differentiable_attention
 from typedpallas.kernels.gpu.attention_parts import MASKED
 from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, schedule
+from typedpallas.kernels.gpu.grouped_matmul import grouped_matmul
 from typedpallas.kernels.gpu.matmul import matmul
 from typedpallas.kernels.gpu.matmul_tuning import MatmulTuning
 
@@ -276,3 +278,24 @@ def test_a_finished_product_anywhere() -> None:
     found = public_matmul(x, y, bias=bias, scale=0.5, activation=jax.nn.relu, out_dtype=jnp.bfloat16)
     assert found.dtype == jnp.bfloat16
     np.testing.assert_allclose(found.astype(jnp.float32), jax.nn.relu(x @ y * 0.5 + bias), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("sizes", [[70, 0, 150, 60], [300, 0, 0, 0], [1, 2, 3, 4], [0, 0, 0, 0], [8, 129, 7, 156]])
+def test_grouped_matmul_numbers(sizes: list[int]) -> None:
+    a, b = (jnp.asarray(RANDOM.standard_normal(shape), jnp.bfloat16) for shape in ((300, 64), (4, 64, 128)))
+    found = grouped_matmul(a, b, jnp.asarray(sizes, jnp.int32), tuning=MatmulTuning(tile_n=128, stages=2, bare=True))
+    ends = np.cumsum(sizes)
+    expected = np.zeros((300, 128), np.float32)
+    for group, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+        rows_of = slice(end - size, end)
+        expected[rows_of] = np.asarray(a, np.float32)[rows_of] @ np.asarray(b, np.float32)[group]
+    np.testing.assert_allclose(found.astype(jnp.float32), expected, rtol=1e-2, atol=1e-1)
+    plain = public_grouped_matmul(*(x.astype(jnp.float32) for x in (a, b)), jnp.asarray(sizes, jnp.int32))
+    np.testing.assert_allclose(plain, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_compiler_takes_grouped_matmul(dtype: str) -> None:
+    shapes = [array(dtype, 8192, 4096), array(dtype, 8, 4096, 8192), array("int32", 8)]
+    taken_without_spills(public_grouped_matmul, *shapes)

@@ -95,9 +95,39 @@ def _on_hopper(x: jax.Array, y: jax.Array) -> bool:
     """Whether the machine at hand has a kernel of its own for such operands."""
     way = choices(None, None)[0]
     hopper = not way.interpret and way.capability is not None and way.capability[0] == 9
-    return hopper and x.dtype == y.dtype and x.dtype in (jnp.float16, jnp.bfloat16) and x.shape[1] == y.shape[0]
+    return hopper and x.dtype == y.dtype and x.dtype in (jnp.float16, jnp.bfloat16) and x.shape[1] == y.shape[-2]
 
 
 def _finish(scale: float, activation: Callable[[jax.Array], jax.Array] | None, sums: jax.Array) -> jax.Array:
     scaled = sums if scale == 1.0 else sums * scale
     return scaled if activation is None else activation(scaled)
+
+
+def grouped_matmul(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
+    """Each row of ``x`` times the matrix of its group.
+
+    A Hopper GPU runs the kernel of `typedpallas.kernels.gpu` for float16 and bfloat16, ``k`` a multiple of 64 and
+    ``n`` of 128; everything else is `jax.lax.ragged_dot`.
+
+    Args:
+        x: any float type, shape ``(m, k)``: the rows of the first group, then those of the second, ...
+        y: the same type, shape ``(groups, k, n)``.
+        sizes: int32, shape ``(groups,)``: how many rows each group has. Rows past their sum get zeros.
+
+    Returns:
+        Shape ``(m, n)`` of the same type, summed in float32.
+
+    Raises:
+        LaunchError: the shapes do not fit each other.
+    """
+    if x.ndim != 2 or y.ndim != 3 or x.shape[1] != y.shape[1] or sizes.shape != y.shape[:1]:
+        raise tp.LaunchError(
+            f"grouped_matmul: expected (m, k), (groups, k, n) and (groups,), found shapes {x.shape}, {y.shape} and "
+            f"{sizes.shape}"
+        )
+    if _on_hopper(x, y) and x.shape[1] % 64 == 0 and y.shape[2] % 128 == 0:
+        from typedpallas.kernels.gpu.grouped_matmul import grouped_matmul as on_hopper
+
+        return on_hopper(x, y, sizes)
+    sums = jax.lax.ragged_dot(x, y, sizes, preferred_element_type=jnp.float32)
+    return sums.astype(x.dtype)

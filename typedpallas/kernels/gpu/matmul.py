@@ -22,7 +22,7 @@ import typedpallas as tp
 from typedpallas import Dim, In, Multiple, Out, Scratch, f32
 from typedpallas.gpu import GMEM, SMEM, Barrier, ClusterBarrier
 from typedpallas.kernels.gpu.device import multiprocessors
-from typedpallas.kernels.gpu.matmul_tuning import COMPUTE, Axis, MatmulTuning, Tiles
+from typedpallas.kernels.gpu.matmul_tuning import COMPUTE, MatmulTuning, Tiles, default
 from typedpallas.launching.mesh_kernel import Mesh, MeshKernel, kernel
 
 type Finish = Callable[[jax.Array], jax.Array]
@@ -65,7 +65,7 @@ def matmul_kernel[
     finish: Finish,
 ) -> None:
     """All tiles of one block that shares nothing with other blocks. One element of ``bias`` is none."""
-    _Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
+    Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
 
 
 def matmul_cluster_kernel[
@@ -99,11 +99,11 @@ def matmul_cluster_kernel[
     finish: Finish,
 ) -> None:
     """All tiles of one block that shares the copies of one operand with a neighbour: both must free a slot."""
-    _Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
+    Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """One block of the kernel. Refs as in `matmul_kernel`."""
 
     a: Any
@@ -116,12 +116,14 @@ class _Block:
     filled: Any
     freed: Any
     ahead: Any
-    tiles: Tiles
+    tiles: Any
+    """As `Tiles`."""
     finish: Finish
 
     @property
     def tuning(self) -> MatmulTuning:
-        return self.tiles.tuning
+        tuning: MatmulTuning = self.tiles.tuning
+        return tuning
 
     @property
     def steps(self) -> int:
@@ -149,18 +151,28 @@ class _Block:
         def _(step: Any) -> None:  # nobody leaves while a neighbour may still signal here
             plgpu.barrier_wait(self.freed.at[lax.rem(step, stages)])
 
+    def sources(self, row: Any, depth: Any, column: Any) -> tuple[Any, Any]:
+        """What a step multiplies: of a tile's row and column, at ``depth`` along k."""
+        rows, columns = (
+            pl.ds(at * size, size) for at, size in ((row, self.tuning.tile_m), (column, self.tuning.tile_n))
+        )
+        return self.a.at[rows, depth], self.b.at[depth, columns]
+
+    def target(self, row: Any, within: Any, height: int, columns: Any) -> Any:
+        """Where a part of a tile goes: ``height`` rows from ``within`` on, and ``columns`` of the whole."""
+        return self.out.at[pl.ds(row * self.tuning.tile_m + within, height), columns]
+
     def _fill(self, row: Any, column: Any, before: Any, k: Any, _: None) -> None:
         tuning = self.tuning
         step = before + k
         slot = lax.rem(step, tuning.stages)
         pl.when(step >= tuning.stages)(lambda: plgpu.barrier_wait(self.freed.at[slot]))
-        rows, columns = pl.ds(row * tuning.tile_m, tuning.tile_m), pl.ds(column * tuning.tile_n, tuning.tile_n)
-        depth = pl.ds(k * tuning.tile_k, tuning.tile_k)
+        a, b = self.sources(row, pl.ds(k * tuning.tile_k, tuning.tile_k), column)
         share_a = "peer" if tuning.cluster == "n" else None
         share_b = "peer" if tuning.cluster == "m" else None
         filled = self.filled.at[slot]
-        plgpu.copy_gmem_to_smem(self.a.at[rows, depth], self.a_slots.at[slot], filled, collective_axes=share_a)
-        plgpu.copy_gmem_to_smem(self.b.at[depth, columns], self.b_slots.at[slot], filled, collective_axes=share_b)
+        plgpu.copy_gmem_to_smem(a, self.a_slots.at[slot], filled, collective_axes=share_a)
+        plgpu.copy_gmem_to_smem(b, self.b_slots.at[slot], filled, collective_axes=share_b)
 
     def _multiply(self, group: Any) -> None:
         plgpu.set_max_registers(_COMPUTE_REGISTERS, action="increase")
@@ -210,9 +222,9 @@ class _Block:
         tuning = self.tuning
         height, width = tuning.warpgroup_tile
         row, column = self.tiles.place(turn)
-        row, column = row * tuning.tile_m, column * tuning.tile_n
+        within, column = 0, column * tuning.tile_n
         if tuning.split == "m":
-            row += group * height
+            within = group * height
         else:
             column += group * width
         for i, start in enumerate(range(0, width, tuning.store_n)):
@@ -221,7 +233,7 @@ class _Block:
             part = self._biased(sums[:, start : start + tuning.store_n], column + start)
             slot[...] = self.finish(part).astype(self.out.dtype)
             plgpu.commit_smem()
-            plgpu.copy_smem_to_gmem(slot, self.out.at[pl.ds(row, height), pl.ds(column + start, tuning.store_n)])
+            plgpu.copy_smem_to_gmem(slot, self.target(row, within, height, pl.ds(column + start, tuning.store_n)))
 
     def _biased(self, sums: jax.Array, column: Any) -> jax.Array:
         if self.bias.shape[0] == 1:
@@ -255,19 +267,6 @@ def launch(m: int, k: int, n: int, out_dtype: Any, tuning: MatmulTuning, finish:
         arrivals={"filled": 2, "freed": COMPUTE},
         compiler_params=plgpu.CompilerParams(approx_math=True, unsafe_no_auto_barriers=tuning.bare),
     )
-
-
-def default(m: int, k: int, n: int, out_bytes: int = 2) -> MatmulTuning:
-    """Fast on an H200: the largest tiles that divide the product, copies shared by two blocks where rows suffice.
-
-    ``out_bytes`` of one element: wide results leave room for one part of a tile at a time.
-    """
-    ragged = bool(m % 128 or k % 64 or n % 64)
-    columns = 256 if ragged and n > 128 else next((size for size in (256, 128, 64) if n % size == 0), 128)
-    cluster: Axis | None = "m" if m % 256 == 0 else None
-    lag = max(0, min(2, -(-k // 64) - 1))
-    slots = 2 if out_bytes <= 2 else 1
-    return MatmulTuning(tile_n=columns, cluster=cluster, store_slots=slots, lag=lag, ragged=ragged, bare=True)
 
 
 def matmul(

@@ -85,6 +85,19 @@ class MatmulTuning:
             raise LaunchError(f"matmul: `store_n`: {self.store_n} does not divide {self.warpgroup_tile[1]}")
 
 
+def default(m: int, k: int, n: int, out_bytes: int = 2) -> MatmulTuning:
+    """Fast on an H200: the largest tiles that divide the product, copies shared by two blocks where rows suffice.
+
+    ``out_bytes`` of one element: wide results leave room for one part of a tile at a time.
+    """
+    ragged = bool(m % 128 or k % 64 or n % 64)
+    columns = 256 if ragged and n > 128 else next((size for size in (256, 128, 64) if n % size == 0), 128)
+    cluster: Axis | None = "m" if m % 256 == 0 else None
+    lag = max(0, min(2, -(-k // 64) - 1))
+    slots = 2 if out_bytes <= 2 else 1
+    return MatmulTuning(tile_n=columns, cluster=cluster, store_slots=slots, lag=lag, ragged=ragged, bare=True)
+
+
 @dataclass(frozen=True)
 class Tiles:
     """The tiles of a product, in units of clusters, in the order in which they are visited."""
