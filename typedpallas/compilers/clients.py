@@ -111,7 +111,17 @@ def compile_code(job: Job, on: list[Any], files: Files) -> tuple[dict[str, Any],
         "aliased": stats.alias_size_in_bytes,
     }
     text = "\n".join(part.to_string() for part in done.hlo_modules())
-    return {"status": "compiled", "memory": memory, "seconds": seconds, "kernels": _kernels(files)}, text.encode()
+    header = {"status": "compiled", "memory": memory, "seconds": seconds, "kernels": _kernels(files)}
+    return header | {"costs": _costs(done)}, text.encode()
+
+
+def _costs(done: Any) -> dict[str, float]:
+    """XLA's cost analysis, where this compiler has one."""
+    try:
+        found = done.cost_analysis()
+    except JaxRuntimeError:
+        return {}
+    return {str(name): float(value) for name, value in (found or {}).items()}
 
 
 def _kernels(files: Files) -> list[dict[str, str]]:

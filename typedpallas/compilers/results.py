@@ -1,5 +1,6 @@
 """What a compile gives: the compiled kernel's figures, or the reason why there is none."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -86,6 +87,9 @@ class Compiled:
     """The compiled module as text (HLO after optimisation)."""
     kernels: tuple[KernelCode, ...] = ()
     """GPU kernels, where the compiler gives their PTX."""
+    costs: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """XLA's cost analysis of the module: ``flops``, ``bytes accessed`` and others. Of a kernel XLA knows its operands
+    and its `cost_estimate`. Empty where the compiler gives none, and in verdicts kept from before this field."""
     notes: tuple[str, ...] = ()
     """What a reader should know about this verdict, such as a card compiled under another's name."""
     seconds: float

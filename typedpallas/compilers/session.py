@@ -80,6 +80,7 @@ def _given(
             memory=MemoryFigures(**answer.header["memory"]),
             module=answer.text,
             kernels=tuple(KernelCode(**kernel) for kernel in answer.header["kernels"]),
+            costs=answer.header.get("costs", {}),
             notes=lowered.notes,
             seconds=answer.header["seconds"],
             cached=cached,
