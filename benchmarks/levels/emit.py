@@ -42,7 +42,7 @@ def annotated(source: str, arguments: Sequence[Any], kernels: Sequence[KernelCal
 def _begin(statement: ast.stmt) -> int:
     """The first line of a statement; of a decorated function, its first decorator's."""
     decorators = statement.decorator_list if isinstance(statement, ast.FunctionDef) else []
-    return min(part.lineno for part in (statement, *decorators))
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _run_typed(source: str, arguments: Sequence[Any]) -> str:
