@@ -8,6 +8,7 @@ from typing import Any
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_control, flow_copies, flow_padding, jaxapi
 from typedpallas.tracing.flow_claims import Garbage
+from typedpallas.tracing.flow_memo import Memo
 from typedpallas.tracing.flow_numbers import Number, Stepped, exact
 from typedpallas.tracing.flow_run import Run
 from typedpallas.tracing.flow_state import PLAIN, Bound, Buffer, Ids
@@ -51,6 +52,10 @@ class Grid:
     meant: set[int] = field(default_factory=set)
     """Outputs of which some element of some block is not certainly garbage."""
     _ticked: int | None = None
+    _memo: Memo = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._memo = Memo(self.kernel.jaxpr)
 
     def walk(self) -> None:
         """All of the grid, then what is left over."""
@@ -158,7 +163,7 @@ class Grid:
         run.ids = tuple(number for axis, number in enumerate(ids) if axis not in self.hidden)
         run.extents = tuple(extent for axis, extent in enumerate(self.extents) if axis not in self.hidden)
         self._ticked = None
-        run.walk(run.plans.of(self.kernel.jaxpr), dict(self.frame))
+        self._memo.walk(run, self.kernel.jaxpr, dict(self.frame))
         for window in self.windows:
             if self.fresh and not self._is_shared(window):
                 self._finish(window, ids)

@@ -112,6 +112,15 @@ class Run:
             elif step.refs or step.counts or self._is_tainted(eqn, frame):
                 self._enter(step, plan, frame)
             self.budget -= 1
+        self.spend(0)
+
+    def spend(self, equations: int) -> None:
+        """So many equations were visited.
+
+        Raises:
+            NotFollowed: that were too many.
+        """
+        self.budget -= equations
         if self.budget < 0:
             raise NotFollowed("too long")
 
