@@ -184,4 +184,6 @@ def backward_default(q: Any, k: Any) -> BackwardTuning:
     """Fast on an H200 where it fits. ``q`` and ``k`` have shapes as `attention` takes them."""
     (batch, queries, _, head_dim), (_, keys, kv_heads, _) = q.shape, k.shape
     few = batch * kv_heads * (keys // 128) < multiprocessors()
-    return BackwardTuning(block_q=128 if head_dim <= 64 and queries % 128 == 0 else 64, apart=few)
+    if head_dim <= 64:
+        return BackwardTuning(block_q=128 if queries % 128 == 0 else 64, apart=few)
+    return BackwardTuning(turn=1, apart=few)
