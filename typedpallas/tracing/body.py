@@ -1,5 +1,6 @@
 """What a kernel's body does: every load, store and operation, through loops, branches and scoped buffers."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -137,9 +138,17 @@ def _applied(eqn: Any, scope: _Scope) -> Applied:
 
 def _arrays(variables: Any) -> Iterator[ArrayType]:
     for variable in variables:
-        shape, dtype = sizes(jaxapi.shape_of(variable.aval)), jaxapi.dtype_name(variable.aval)
-        if shape is not None and dtype is not None and not jaxapi.is_ref(variable.aval):
-            yield ArrayType(shape=shape, dtype=dtype)
+        aval = variable.aval
+        if not jaxapi.is_ref(aval):
+            found = _array(jaxapi.shape_of(aval), jaxapi.dtype_name(aval))
+            if found is not None:
+                yield found
+
+
+@functools.lru_cache(maxsize=4096)
+def _array(shape: tuple[int | None, ...] | None, dtype: str | None) -> ArrayType | None:
+    known = sizes(shape)
+    return None if known is None or dtype is None else ArrayType(shape=known, dtype=dtype)
 
 
 def _entered(eqn: Any, inner: Any, scope: _Scope) -> _Scope:

@@ -73,12 +73,12 @@ def _together(*parts: Cells) -> bool:
 
 def join(left: Cells, right: Cells) -> Cells:
     """What holds after one of two paths."""
-    if not _together(left, right):
-        return unknown((left, right))
     if isinstance(left, int) and isinstance(right, int):
         if left == right:
             return left
         return SPOILED if min(left, right) >= SPOILED else MAYBE
+    if not _together(left, right):
+        return unknown((left, right))
     both = np.minimum(left, right)
     return slim(np.where(np.equal(left, right), left, np.where(both >= SPOILED, SPOILED, MAYBE)).astype(np.uint8))
 
@@ -86,6 +86,8 @@ def join(left: Cells, right: Cells) -> Cells:
 def computed(*parts: Cells) -> Cells:
     """A result to which every part contributes, element by element."""
     worst: Cells = MEANT
+    if all(isinstance(part, int) for part in parts):
+        return min(max(parts, default=MEANT), SPOILED)
     if not _together(*parts):
         return unknown(parts)
     for part in parts:

@@ -13,6 +13,7 @@ from typedpallas.tracing.flow_memory import added, forget, origin_of, put
 from typedpallas.tracing.flow_numbers import exact
 from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_run import Frame, NotFollowed, Run, handles, number_of, read
+from typedpallas.tracing.flow_run import region as region_of
 from typedpallas.tracing.flow_state import Bound, Buffer, Flight, View
 
 
@@ -22,7 +23,7 @@ def _view(run: Run, frame: Frame, part: Any) -> View:
     if isinstance(ref, tuple | list):
         raise NotFollowed("one of several refs")
     buffer = read(frame, ref).buffer
-    return buffer, None if buffer is None else regions.resolve(transforms, buffer.shape, number_of(frame))
+    return buffer, None if buffer is None else region_of(run, frame, transforms, buffer.shape)
 
 
 def _bits(view: View) -> int | None:
@@ -41,9 +42,9 @@ def _element(view: View) -> tuple[Buffer | None, int | None]:
     return buffer, int(np.ravel_multi_index(starts, buffer.shape)) if starts else 0  # type: ignore[arg-type]
 
 
-def _copy(eqn: Any) -> Sequence[Any]:
+def _copy(run: Run, eqn: Any) -> Sequence[Any]:
     """Source, target and semaphore of a copy on one device."""
-    source, target, semaphore, other, device = eqn.params["tree"].unflatten(eqn.invars)
+    source, target, semaphore, other, device = run.plans.operands(eqn)
     if other is not None or device is not None:
         raise NotFollowed("a copy to another device")
     return source, target, semaphore
@@ -51,7 +52,7 @@ def _copy(eqn: Any) -> Sequence[Any]:
 
 @handles("dma_start")
 def _start(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    source, target, semaphore = (_view(run, frame, part) for part in _copy(eqn))
+    source, target, semaphore = (_view(run, frame, part) for part in _copy(run, eqn))
     into, box = target
     if into is None or source[0] is None or semaphore[0] is None:
         raise NotFollowed("a copy between unknown buffers")
@@ -76,7 +77,7 @@ def _start(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
 
 @handles("dma_wait")
 def _wait(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    source, target, semaphore = (_view(run, frame, part) for part in _copy(eqn))
+    source, target, semaphore = (_view(run, frame, part) for part in _copy(run, eqn))
     sem, element = _element(semaphore)
     if sem is None:
         raise NotFollowed("a wait for an unknown semaphore")
@@ -86,13 +87,13 @@ def _wait(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
 
 @handles("semaphore_signal")
 def _signal(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    ref, transforms, more, device, core = eqn.params["args_tree"].unflatten(eqn.invars)
+    ref, transforms, more, device, core = run.plans.operands(eqn)
     if device is not None or core is not None:
         raise NotFollowed("a signal to another core")
     buffer = read(frame, ref).buffer
     if buffer is None:
         return ()
-    sem, element = _element((buffer, regions.resolve(transforms, buffer.shape, number_of(frame))))
+    sem, element = _element((buffer, region_of(run, frame, transforms, buffer.shape)))
     assert sem is not None
     count(run, (sem, element), exact(number_of(frame)(more)))
     return ()
@@ -100,11 +101,11 @@ def _signal(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
 
 @handles("semaphore_wait")
 def _semaphore_wait(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    ref, transforms, wanted, decrement = eqn.params["args_tree"].unflatten(eqn.invars)
+    ref, transforms, wanted, decrement = run.plans.operands(eqn)
     buffer = read(frame, ref).buffer
     if buffer is None:
         return ()
-    sem, element = _element((buffer, regions.resolve(transforms, buffer.shape, number_of(frame))))
+    sem, element = _element((buffer, region_of(run, frame, transforms, buffer.shape)))
     assert sem is not None
     if buffer.bits or exact(number_of(frame)(decrement)) != 1:
         forget(run, buffer)

@@ -18,6 +18,8 @@ from typedpallas.tracing.flow_state import MANY, Buffer, Count, Element, Flight,
 def early(run: Run, eqn: Any, how: Any, buffer: Buffer, region: Region | None) -> None:
     """Whether a buffer is certainly used while a copy that touches it is under way."""
     for flight in run.state.flights:
+        if buffer not in (flight.target[0], flight.source[0]):
+            continue
         if not run.guards <= flight.guards or region is None or (how == "copy to" and _adds(eqn, flight)):
             continue
         target, box = flight.target

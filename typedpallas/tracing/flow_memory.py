@@ -13,7 +13,8 @@ from typedpallas.tracing.flow_flights import early
 from typedpallas.tracing.flow_numbers import exact
 from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_regions import Region
-from typedpallas.tracing.flow_run import Frame, Run, handles, number_of, read, scope
+from typedpallas.tracing.flow_run import Frame, Run, handles, read, scope
+from typedpallas.tracing.flow_run import region as region_of
 from typedpallas.tracing.flow_spans import Span
 from typedpallas.tracing.flow_state import ANY_COUNT, PLAIN, Bound, Buffer, Origin
 
@@ -51,26 +52,24 @@ def _nothing(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     return [PLAIN] * len(eqn.outvars)
 
 
-def _parts(eqn: Any) -> tuple[Any, Sequence[Any], Any, Any, Any]:
+def _parts(run: Run, eqn: Any) -> tuple[Any, Sequence[Any], Any, Any, Any]:
     """The ref, its transforms, the stored value, the mask of an access, and what it gives where that is false."""
     name = eqn.primitive.name
     if "args_tree" in eqn.params:
-        parts = eqn.params["args_tree"].unflatten(eqn.invars)
+        parts = run.plans.operands(eqn)
         if name == "masked_swap":
             return parts[0], parts[1], parts[2], parts[3], None
         return parts[0], parts[1], None, parts[2], parts[3]
-    first = 1 if name == "get" else 2
-    transforms = eqn.params["tree"].unflatten(eqn.invars[first:])
-    return eqn.invars[0], transforms, None if name == "get" else eqn.invars[1], None, None
+    return eqn.invars[0], run.plans.operands(eqn), None if name == "get" else eqn.invars[1], None, None
 
 
 @handles("get", "swap", "addupdate", "masked_load", "masked_swap")
 def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    ref, transforms, value, mask, other = _parts(eqn)
+    ref, transforms, value, mask, other = _parts(run, eqn)
     buffer = read(frame, ref).buffer
     if buffer is None or buffer.number not in run.state.cells:
         return [Bound(cells=cells.MAYBE)] * len(eqn.outvars)
-    region = regions.resolve(transforms, buffer.shape, number_of(frame))
+    region = region_of(run, frame, transforms, buffer.shape)
     adds = eqn.primitive.name == "addupdate"
     loads = value is None or adds or any(var in plan.used for var in eqn.outvars)
     loaded = _loaded(run, eqn, buffer, region, mask is not None) if loads else PLAIN

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from typedpallas.tracing import flow_numbers as numbers
 from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow_regions import Views
 
 type Kind = Literal["control", "memory", "number", "value"]
 
@@ -32,6 +33,8 @@ class Step:
     refs: bool
     counts: bool
     """Whether a result is a whole scalar."""
+    read: tuple[Any, ...]
+    """The variables among its operands."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,9 @@ class Plans:
         self._refs: dict[int, bool] = {}
         self._periods: dict[int, int] = {}
         self._compared: dict[int, tuple[int, ...]] = {}
+        self._operands: dict[int, Any] = {}
+        self.views: dict[tuple[int, tuple[int, ...]], Views] = {}
+        """By the identity of the views and the buffer's shape."""
 
     def of(self, jaxpr: Any) -> Plan:
         """The plan of a jaxpr, open or closed."""
@@ -62,7 +68,7 @@ class Plans:
         return found
 
     def _made(self, jaxpr: Any) -> Plan:
-        steps = tuple(Step(eqn, *self._kind(eqn)) for eqn in jaxpr.eqns)
+        steps = tuple(Step(eqn, *self._kind(eqn), _variables(eqn)) for eqn in jaxpr.eqns)
         atoms = [*jaxpr.outvars, *(atom for eqn in jaxpr.eqns for atom in eqn.invars)]
         used = frozenset(atom for atom in atoms if not jaxapi.is_literal(atom))
         return Plan(jaxpr, steps, used, {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars})
@@ -84,6 +90,13 @@ class Plans:
             self._refs[key] = any(self._kind(eqn)[1] for eqn in jaxpr.eqns)
         return self._refs[key]
 
+    def operands(self, eqn: Any) -> Any:
+        """The operands of an equation as its tree of them has them, made once; those of a plain access without it."""
+        found = self._operands.get(id(eqn))
+        if found is None:
+            found = self._operands[id(eqn)] = _unflattened(eqn)
+        return found
+
     def period(self, jaxpr: Any) -> int:
         """After how many turns what a body does may come again: the common multiple of what it divides by.
 
@@ -101,6 +114,17 @@ class Plans:
         if id(opened) not in self._compared:
             self._compared[id(opened)] = tuple(sorted(set(_constants(opened)) - {0}))[:_MOST_COMPARED]
         return self._compared[id(opened)]
+
+
+def _variables(eqn: Any) -> tuple[Any, ...]:
+    return tuple(atom for atom in eqn.invars if not jaxapi.is_literal(atom))
+
+
+def _unflattened(eqn: Any) -> Any:
+    if "args_tree" in eqn.params:
+        return eqn.params["args_tree"].unflatten(eqn.invars)
+    plain = {"get": 1, "swap": 2, "addupdate": 2}.get(eqn.primitive.name, 0)
+    return eqn.params["tree"].unflatten(eqn.invars[plain:])
 
 
 def _constants(jaxpr: Any) -> Iterator[int]:

@@ -1,15 +1,17 @@
 """Which elements of a buffer an access or a copy takes: a box, where the index is one."""
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from typedpallas.tracing import flow_cells as cells
+from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow_cells import Cells
-from typedpallas.tracing.flow_numbers import Number, exact, hull
+from typedpallas.tracing.flow_numbers import Number, exact, hull, literal
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,17 @@ class Region:
     sides: tuple[Side, ...]
     seen: tuple[int, ...]
 
-    @property
+    @functools.cached_property
     def shape(self) -> tuple[int, ...]:
         """The view's shape."""
         return tuple(self.sides[axis].size for axis in self.seen)
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """Elements in it."""
         return math.prod(side.size for side in self.sides)
 
-    @property
+    @functools.cached_property
     def slices(self) -> tuple[slice, ...] | None:
         """The box in numpy's terms; none where a start is not known."""
         found = []
@@ -110,6 +112,36 @@ def resolve(transforms: Sequence[Any], shape: Sequence[int], number: Callable[[A
             return None
         region = further
     return region
+
+
+class Views:
+    """The views of one access, with the boxes that they take, by the numbers in them. ``asked``: the variables."""
+
+    def __init__(self, transforms: Sequence[Any], shape: Sequence[int]) -> None:
+        self.transforms, self._shape = transforms, shape
+        self._known: dict[tuple[Number, ...], Region | None] = {}
+        asked: list[Any] = []
+
+        def ask(part: Any) -> Number:
+            if jaxapi.is_variable(part):
+                asked.append(part)
+            return None
+
+        resolve(transforms, shape, ask)
+        self.asked = tuple(asked)
+
+    def at(self, values: tuple[Number, ...]) -> Region | None:
+        """The box, where the variables stand for these."""
+        if values not in self._known:
+            following = iter(values)
+            self._known[values] = resolve(self.transforms, self._shape, lambda part: _number(part, following))
+        return self._known[values]
+
+
+def _number(part: Any, following: Iterator[Number]) -> Number:
+    if jaxapi.is_variable(part):
+        return next(following)
+    return literal(part.val if jaxapi.is_literal(part) else part)
 
 
 def _indexed(region: Region, indices: Sequence[Any], number: Callable[[Any], Number]) -> Region | None:

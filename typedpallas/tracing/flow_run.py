@@ -7,10 +7,12 @@ from typing import Any
 from typedpallas.tracing import flow_cells as cells
 from typedpallas.tracing import flow_garbage, flow_masks, jaxapi
 from typedpallas.tracing import flow_numbers as numbers
+from typedpallas.tracing import flow_regions as regions
 from typedpallas.tracing.flow_claims import Claim
 from typedpallas.tracing.flow_masks import Facts, Kind, Later, Scope
 from typedpallas.tracing.flow_numbers import Number
 from typedpallas.tracing.flow_plan import Plan, Plans, Step
+from typedpallas.tracing.flow_regions import Region
 from typedpallas.tracing.flow_spans import Span
 from typedpallas.tracing.flow_state import PLAIN, Bound, Buffer, Flight, Ids, Origin, State
 
@@ -106,10 +108,10 @@ class Run:
             if step.kind == "number":
                 frame[eqn.outvars[0]] = self._number(eqn, plan, frame)
             elif step.kind == "value":
-                if any(not jaxapi.is_literal(atom) and atom in frame for atom in eqn.invars):
+                if not frame.keys().isdisjoint(step.read):
                     self._value(eqn, plan, frame)
                 continue
-            elif step.refs or step.counts or self._is_tainted(eqn, frame):
+            elif step.refs or step.counts or self._is_tainted(step, frame):
                 self._enter(step, plan, frame)
             self.budget -= 1
         self.spend(0)
@@ -124,8 +126,8 @@ class Run:
         if self.budget < 0:
             raise NotFollowed("too long")
 
-    def _is_tainted(self, eqn: Any, frame: Frame) -> bool:
-        return any(cells.worst(read(frame, atom).cells) for atom in eqn.invars)
+    def _is_tainted(self, step: Step, frame: Frame) -> bool:
+        return any(cells.worst(frame[var].cells) for var in step.read if var in frame)
 
     def _enter(self, step: Step, plan: Plan, frame: Frame) -> None:
         handler = _HANDLERS.get(step.eqn.primitive.name, _HANDLERS["unknown"])
@@ -198,6 +200,15 @@ def number_of(frame: Frame) -> Callable[[Any], Number]:
         return frame.get(part, PLAIN).number if hasattr(part, "aval") else numbers.literal(part)
 
     return of
+
+
+def region(run: Run, frame: Frame, transforms: Sequence[Any], shape: tuple[int, ...]) -> Region | None:
+    """The box that the views of one of `Plans.operands` take of a buffer, made once for the same numbers."""
+    key = id(transforms), shape
+    views = run.plans.views.get(key)
+    if views is None or views.transforms is not transforms:
+        views = run.plans.views[key] = regions.Views(transforms, shape)
+    return views.at(tuple([frame[var].number if var in frame else None for var in views.asked]))
 
 
 def scope(plan: Plan, frame: Frame) -> Scope:

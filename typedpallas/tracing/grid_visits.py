@@ -4,6 +4,7 @@ A map is cut into groups of results that depend on common grid axes; each group 
 so that large grids stay exact as long as no single group is large.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Map:
     tables: tuple[Ints | None, ...] = ()
     """What each of the refs that it takes after the grid ids holds; none where that is not known."""
 
-    @property
+    @functools.cached_property
     def blocks(self) -> tuple[int, ...]:
         """Blocks along each axis of the array, a partial last one counted."""
         return tuple(-(-extent // size) for extent, size in zip(self.array, self.block, strict=True))
@@ -46,6 +47,13 @@ class _Group:
     at: Ints
     values: Ints
     complete: bool
+    ids: Ints
+    """Each point's blocks within the group as one number; -1 outside of the array."""
+
+    @functools.cached_property
+    def seen(self) -> Ints:
+        """The numbers among ``ids``, in order."""
+        return np.unique(self.ids)
 
 
 def follow(found: Map, parallel: frozenset[int], sequential: bool) -> Visits | None:
@@ -86,7 +94,7 @@ def at_points(found: Map, at: Ints) -> list[grid_values.Value]:
 
 def _groups(found: Map) -> list[_Group] | None:
     wanted = list(range(len(found.block)))
-    axes = [axes_of(found.jaxpr, len(found.grid), result, found.grid) for result in wanted]
+    axes = axes_of_each(found.jaxpr, len(found.grid), found.grid)
     groups = []
     while wanted:
         members = [wanted.pop(0)]
@@ -106,16 +114,22 @@ def _group(found: Map, results: tuple[int, ...], axes: tuple[int, ...]) -> _Grou
     own, complete = grid_values.points([found.grid[axis] for axis in axes])
     at = np.zeros((len(own), len(found.grid)), dtype=np.int64)
     at[:, list(axes)] = own
-    values = at_points(found, at)
-    columns = [values[result] for result in results]
+    reached = at_points(found, at)
+    columns = [reached[result] for result in results]
     if any(column is None for column in columns):
         return None
     wide = [np.broadcast_to(column, (len(at),)) for column in columns if column is not None]
-    return _Group(results, axes, at, np.stack(wide, axis=1), complete)
+    values = np.stack(wide, axis=1)
+    return _Group(results, axes, at, values, complete, _ids(values, [found.blocks[result] for result in results]))
 
 
 def axes_of(jaxpr: Any, count: int, result: int, grid: Sequence[int]) -> set[int]:
     """The grid axes, longer than one step, that a result is computed from."""
+    return axes_of_each(jaxpr, count, grid)[result]
+
+
+def axes_of_each(jaxpr: Any, count: int, grid: Sequence[int]) -> list[set[int]]:
+    """`axes_of` every result."""
     opened = jaxapi.open_jaxpr(jaxpr)
     known: dict[Any, set[int]] = {
         var: {axis} if grid[axis] > 1 else set() for axis, var in enumerate(opened.invars[:count])
@@ -126,8 +140,7 @@ def axes_of(jaxpr: Any, count: int, result: int, grid: Sequence[int]) -> set[int
         else:
             used = set().union(*(known.get(a, set()) for a in eqn.invars if not jaxapi.is_literal(a)))
         known.update({var: used for var in eqn.outvars})
-    atom = opened.outvars[result]
-    return set() if jaxapi.is_literal(atom) else known.get(atom, set())
+    return [set() if jaxapi.is_literal(atom) else known.get(atom, set()) for atom in opened.outvars]
 
 
 def _outside(groups: list[_Group], found: Map) -> tuple[Point, Point, int] | None:
@@ -152,13 +165,12 @@ def _index_at(found: Map, point: Point) -> Point:
     return tuple(int(np.ravel(value)[0]) for value in values if value is not None)
 
 
-def _ids(group: _Group, blocks: Sequence[int]) -> Ints:
-    """Each point's blocks within the group as one number; -1 outside of the array."""
-    sizes = np.array([blocks[result] for result in group.results])
-    inside = ((group.values >= 0) & (group.values < sizes)).all(axis=1)
-    ids = np.zeros(len(group.values), dtype=np.int64)
+def _ids(values: Ints, sizes: Sequence[int]) -> Ints:
+    """Rows of block numbers along axes of these sizes, each as one number; -1 outside of the array."""
+    inside = ((values >= 0) & (values < np.array(sizes))).all(axis=1)
+    ids = np.zeros(len(values), dtype=np.int64)
     for column, size in enumerate(sizes):
-        ids = ids * size + group.values[:, column]
+        ids = ids * size + values[:, column]
     return np.where(inside, ids, -1)
 
 
@@ -168,8 +180,7 @@ def _missing(groups: list[_Group], blocks: tuple[int, ...]) -> tuple[Point | Non
     for group in groups:
         sizes = [blocks[result] for result in group.results]
         total = math.prod(sizes)
-        seen = np.unique(_ids(group, blocks))
-        seen = seen[seen >= 0]
+        seen = group.seen[group.seen >= 0]
         seen_total *= len(seen)
         if len(seen) == total:
             continue
@@ -193,7 +204,9 @@ def _shared(groups: list[_Group], found: Map, parallel: frozenset[int]) -> tuple
     for group in groups:
         if not parallel & set(group.axes):
             continue
-        ids = _ids(group, found.blocks)
+        ids = group.ids
+        if len(group.seen) == len(ids):
+            continue
         order = np.argsort(ids, kind="stable")
         same = np.nonzero((ids[order][1:] == ids[order][:-1]) & (ids[order][1:] >= 0))[0]
         for a, b in zip(order[same], order[same + 1], strict=True):
@@ -206,7 +219,7 @@ def _shared(groups: list[_Group], found: Map, parallel: frozenset[int]) -> tuple
 
 def _returns(groups: list[_Group], found: Map) -> tuple[Point, Point, Point] | None:
     """The first block that is visited again after another one was."""
-    injective = all(len(np.unique(_ids(group, found.blocks))) == len(group.at) for group in groups)
+    injective = all(len(group.seen) == len(group.at) for group in groups)
     used = {axis for group in groups for axis in group.axes}
     moving = [axis for axis, extent in enumerate(found.grid) if extent > 1]
     back = next((axis for axis in moving if axis not in used and used & set(moving[moving.index(axis) :])), None)

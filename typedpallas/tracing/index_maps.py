@@ -1,6 +1,5 @@
 """The index maps of a kernel's operands over its grid, and what the body does where they go."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -237,8 +236,6 @@ def _moves(operand: Operand, grid: _Grid, extents: tuple[int, ...]) -> frozenset
     if operand.mapping is None or operand.block is None:
         return frozenset({grid_bodies.DATA})
     jaxpr = operand.mapping.index_map_jaxpr
-    used = itertools.chain.from_iterable(
-        grid_visits.axes_of(jaxpr, len(extents), result, extents) for result in range(len(operand.block))
-    )
+    used = set().union(*grid_visits.axes_of_each(jaxpr, len(extents), extents))
     seen = {grid.seen(axis) for axis in used}
     return frozenset(axis for axis in seen if axis is not None)

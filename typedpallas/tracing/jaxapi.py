@@ -4,6 +4,7 @@ Classes of the Pallas backends are told apart by their module's name, so that no
 needs a library that CPU-only machines may lack).
 """
 
+import functools
 import importlib
 import os
 import re
@@ -181,8 +182,8 @@ def is_jaxpr(value: Any) -> bool:
     return hasattr(open_jaxpr(value), "eqns") and hasattr(open_jaxpr(value), "invars")
 
 
-_NO_JAXPRS = frozenset({int, bool, str, float, type(None), np.dtype})
-"""Types of most parameters, told apart at once: this is asked of every equation, many times."""
+_NO_JAXPRS: set[type] = {int, bool, str, float, type(None), np.dtype}
+"""Types of parameters that are no jaxprs, learnt as they come: this is asked of every equation, many times."""
 
 
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
@@ -191,8 +192,12 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
         if type(value) in _NO_JAXPRS:
             continue
         for item in value if isinstance(value, tuple | list) else (value,):
-            if type(item) not in _NO_JAXPRS and is_jaxpr(item):
+            if type(item) in _NO_JAXPRS:
+                continue
+            if is_jaxpr(item):
                 yield open_jaxpr(item)
+            elif not isinstance(item, tuple | list):
+                _NO_JAXPRS.add(type(item))
 
 
 def accessed(eqn: Any) -> tuple[Any, Any]:
@@ -215,6 +220,11 @@ def is_ref(aval: Any) -> bool:
 def is_literal(atom: Any) -> bool:
     """Whether an equation's operand is a constant written into it."""
     return hasattr(atom, "val")
+
+
+def is_variable(part: Any) -> bool:
+    """Whether a part of an index is a variable of the jaxpr, not a constant."""
+    return hasattr(part, "aval") and not hasattr(part, "val")
 
 
 def is_user_file(file: str) -> bool:
@@ -361,7 +371,12 @@ def declared_space(aval: Any) -> type[MemorySpace] | None:
 def dtype_name(aval: Any) -> str | None:
     """JAX's name of an element type; none where the value has none."""
     dtype = getattr(aval, "dtype", None)
-    return None if dtype is None else str(getattr(dtype, "name", dtype))
+    return None if dtype is None else _name_of(dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _name_of(dtype: Any) -> str:
+    return str(getattr(dtype, "name", dtype))
 
 
 def shape_of(aval: Any) -> tuple[int | None, ...] | None:

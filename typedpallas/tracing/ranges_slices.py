@@ -10,7 +10,7 @@ from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges_bounds import Bounds, bounds
 from typedpallas.tracing.ranges_frames import Buffer, Part, Use
 from typedpallas.tracing.ranges_outside import outside
-from typedpallas.tracing.ranges_picked import picked
+from typedpallas.tracing.ranges_picked import Users, picked
 from typedpallas.tracing.ranges_points import Bools, Condition, Ints, Path, find
 from typedpallas.tracing.ranges_terms import Term, Terms, leaves
 from typedpallas.tracing.walk import KernelCall
@@ -24,7 +24,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """One `Slice` for each index that is not just all of its ref, at its line; the same one twice is one."""
     known: Bounds = {}
     seen: set[object] = set()
-    layouts = _Layouts(kernel)
+    layouts, users = _Layouts(kernel), Users()
     walk = ranges_walk.walked(kernel)
     uses = walk.uses
     yield from ranges_devices.events(kernel, walk, known)
@@ -43,15 +43,15 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             for path, copied in _copies(use.path, parts):
                 found = tuple(_measured(part, path, known, use.masked) for part in copied)
                 event = layouts.slice(op, buffer, found)
-                yield Located(replace(event, picked=_is_picked(use)), place, kernel.name)
+                yield Located(replace(event, picked=_is_picked(use, users)), place, kernel.name)
 
 
 def _key(part: Part) -> tuple[object, ...]:
     return (id(part.start), part.size, id(part.sized), part.stride, part.squeezed)
 
 
-def _is_picked(use: Use) -> bool:
-    return use.op == "load" and use.eqn.outvars[0].aval.shape == () and picked(use.jaxpr, use.eqn.outvars[0])
+def _is_picked(use: Use, users: Users) -> bool:
+    return use.op == "load" and use.eqn.outvars[0].aval.shape == () and picked(use.jaxpr, use.eqn.outvars[0], users)
 
 
 def _is_whole(part: Part) -> bool:
