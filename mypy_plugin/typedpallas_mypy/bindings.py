@@ -107,7 +107,7 @@ def _names(target: Lvalue, value: Expression | None) -> Iterator[tuple[SymbolNod
 def _of_all(statements: Sequence[Statement]) -> Iterator[tuple[Lvalue, Expression | None]]:
     for statement in statements:
         yield from _own(statement)
-        for block in _blocks(statement):
+        for block in blocks(statement):
             yield from _of_all(block.body)
 
 
@@ -126,7 +126,7 @@ def _own(statement: Statement) -> Iterator[tuple[Lvalue, Expression | None]]:
                 yield item, None
 
 
-def _blocks(statement: Statement) -> Iterator[Block]:
+def blocks(statement: Statement) -> Iterator[Block]:
     """The blocks inside a statement."""
     if isinstance(statement, ForStmt | WhileStmt | IfStmt):
         yield from [statement.body] if isinstance(statement, ForStmt | WhileStmt) else statement.body
@@ -143,7 +143,7 @@ def _blocks(statement: Statement) -> Iterator[Block]:
         yield statement.func.body
     elif isinstance(statement, OverloadedFuncDef):
         for item in statement.items:
-            yield from _blocks(item)
+            yield from blocks(item)
     elif isinstance(statement, ClassDef):
         yield statement.defs
     elif isinstance(statement, Block):

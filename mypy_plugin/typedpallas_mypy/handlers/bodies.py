@@ -6,11 +6,14 @@ is looked at only from a launch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 
 from mypy import nodes as n
 
+from typedpallas.events import RefFact
 from typedpallas_mypy import report
+from typedpallas_mypy.bindings import blocks
 from typedpallas_mypy.handlers import body_copies, body_stores
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel
@@ -22,10 +25,12 @@ def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: boo
     function = _function(source, expression)
     if function is None or function not in source.uses.functions:
         return
+    refs = tuple(parameter.ref for parameter in kernel.parameters)
+    if not _worth_reading(function, refs):
+        return
     body = Body(function)
     if body.is_stub:
         return
-    refs = tuple(parameter.ref for parameter in kernel.parameters)
     for event, place in chain(body_stores.events(body, refs, aliased), body_copies.events(body, refs)):
         report.judge(source.api, event, NO_FACTS, {"": place})
 
@@ -37,3 +42,24 @@ def _function(source: Source, expression: n.Context) -> n.FuncDef | None:
     found = source.definition(expression) if isinstance(expression, n.Expression) else None
     node = found.node if isinstance(found, n.RefExpr) else None
     return node if isinstance(node, n.FuncDef) else None
+
+
+def _worth_reading(function: n.FuncDef, refs: tuple[RefFact, ...]) -> bool:
+    """Whether something may be wrong: a semaphore is there, or a buffer to which no statement plainly stores.
+
+    Nearly every kernel stores to all of its buffers, and reading a whole body takes ten times as long as this.
+    """
+    buffers = {ref.name for ref in refs if ref.direction in ("out", "scratch")}
+    waits = any(ref.space is not None and not ref.space.data for ref in refs)
+    return waits or not buffers <= set(_stored(function.body.body))
+
+
+def _stored(statements: list[n.Statement]) -> Iterator[str]:
+    """The names of what statements store to, ``o`` of ``o[...] = v``, in nested functions too."""
+    for statement in statements:
+        if isinstance(statement, n.AssignmentStmt):
+            for target in statement.lvalues:
+                if isinstance(target, n.IndexExpr) and isinstance(target.base, n.NameExpr):
+                    yield target.base.name
+        for block in blocks(statement):
+            yield from _stored(block.body)

@@ -67,6 +67,8 @@ _PARTS: Final[dict[type, tuple[str, ...]]] = {
     p.MappingPattern: ("values", "rest"),
     p.ClassPattern: ("positionals", "keyword_values"),
 }
+_LEAVES: Final = frozenset([n.NameExpr, n.IntExpr, n.StrExpr, n.FloatExpr, n.EllipsisExpr])
+"""Nodes with nothing below them and nothing to note; half of all."""
 _LOOKS_ONLY: Final = ("builtins.", "jax._src.pallas.", "jax.experimental.pallas.", "typedpallas.")
 """Where functions live that do not change a list that they are given."""
 
@@ -110,15 +112,19 @@ def parts(node: Any) -> tuple[Any, ...]:
 
 def _read(found: Uses, node: Any) -> None:
     """Read one node and everything below it."""
-    if isinstance(node, list | tuple):
+    kind = type(node)
+    if kind is list or kind is tuple:
         for part in node:
-            _read(found, part)
+            if part is not None:
+                _read(found, part)
         return
-    noted = _NOTES.get(type(node))
+    noted = _NOTES.get(kind)
     if noted is not None:
         noted(found, node)
-    for part in parts(node):
-        _read(found, part)
+    for name in _PARTS.get(kind, ()):
+        part = getattr(node, name)
+        if part is not None and type(part) not in _LEAVES:
+            _read(found, part)
 
 
 def _bind(found: Uses, target: Any, value: n.Expression | None) -> None:
