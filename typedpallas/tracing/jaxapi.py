@@ -420,5 +420,5 @@ def scan_counts(eqn: Any) -> tuple[int, int]:
     """How many of a scan's operands are constants, and how many it carries."""
     if "num_consts" in eqn.params:
         return eqn.params["num_consts"], eqn.params["num_carry"]
-    consts, carried, _ = eqn.params["ft_in"].update(list(range(len(eqn.invars)))).unpack()
-    return len(list(consts)), len(list(carried))
+    consts, carried, _ = eqn.params["ft_in"].unpack()
+    return len(tuple(consts)), len(tuple(carried))
