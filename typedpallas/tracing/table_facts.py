@@ -1,5 +1,6 @@
 """What is known of the scalars that a kernel gets ahead of its blocks: tables, and grid bounds of its call."""
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,23 @@ class Tables:
     """The arguments of the program whose contents were used, as variables."""
 
 
+class _Last:
+    """The kernel that was asked about last, with the answer: parts of the check ask one after the other."""
+
+    found: tuple[weakref.ref[KernelCall], Tables] | None = None
+
+
 def of(kernel: KernelCall) -> Tables:
     """What follows for one kernel from constants, given arguments and the operations on them."""
+    last = _Last.found
+    if last is not None and last[0]() is kernel:
+        return last[1]
+    tables = _worked_out(kernel)
+    _Last.found = weakref.ref(kernel), tables
+    return tables
+
+
+def _worked_out(kernel: KernelCall) -> Tables:
     mapping = kernel.eqn.params.get("grid_mapping")
     scope = None if mapping is None else outer_scopes.innermost(kernel)
     if mapping is None or scope is None or not mapping.num_index_operands + mapping.num_dynamic_grid_bounds:
