@@ -136,6 +136,22 @@ size as the rank of the operand and result
             "Instruction 'wgmma.fence' not supported",
             ("/home/me/k.py", 8),
         ),
+        (
+            "INTERNAL: Pass pipeline failed",
+            "loc(\"/home/me/k.py\":8:14): error: 'gpu.binary' op ptxas exited with non-zero error code 65280, "
+            "output: ptxas /tmp/tempfile-a-1, line 86; info    : Potential out of bound access.\n"
+            "ptxas /tmp/tempfile-a-1, line 152; error   : Feature '.kind::i8' not supported on .target 'sm_103a'\n"
+            "ptxas fatal   : Ptx assembly aborted due to errors",
+            "Feature '.kind::i8' not supported on .target 'sm_103a'",
+            ("/home/me/k.py", 8),
+        ),
+        (
+            "Failed to set window params for input 0: E2002: CompileTimeMosaicMisalignedBlockAndTiling:\n"
+            "Operand of shape (256) has tiling (256), but its block shape (128) is not divisible",
+            "",
+            "Operand of shape (256) has tiling (256), but its block shape (128) is not divisible",
+            None,
+        ),
         ("UNIMPLEMENTED: at 0x7ffe12345678 in /opt/xla/a.cc", "", "in a.cc", None),
         ("", "", "nothing said", None),
     ],

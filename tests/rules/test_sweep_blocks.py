@@ -64,7 +64,7 @@ def make(choose: random.Random) -> Kernel:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("target", TPUS)
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", *TPUS])
 def test_blocks(target: str) -> None:
     for kernel in samples(15, make):
         found, words = verdicts(kernel, target), refusal(kernel, target)
@@ -76,3 +76,26 @@ def test_blocks(target: str) -> None:
             assert any(part in words for part in ABOUT_TILES), (
                 f"{kernel.words} on {target}: {said}, but {words[:300]}"
             )
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", "tpu-v4"])
+@pytest.mark.parametrize("space", [pltpu.VMEM, pltpu.SMEM])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_the_least_block_of_one_dim_is_larger_on_old_chips(dtype: str, space: object, target: str) -> None:
+    for size in (128, 256, 512, 1024):
+        small = jax.ShapeDtypeStruct((1200,), jnp.dtype(dtype))
+        block = pl.BlockSpec((size,), lambda i: (i,), memory_space=space)
+
+        def run(x: jax.Array, block: pl.BlockSpec = block) -> jax.Array:
+            return pl.pallas_call(
+                lambda x_ref, o_ref: None,
+                out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+                grid=(2,),
+                in_specs=[block],
+                out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+            )(x)
+
+        kernel = Kernel(f"{dtype} blocks of {size} of 1200", run, (small,))
+        said, refused = refuted(verdicts(kernel, target)) & TILES, refusal(kernel, target)
+        assert bool(said) == bool(refused), f"{kernel.words} on {target}: {said} against {refused or 'accepted'}"

@@ -101,6 +101,17 @@ def test_a_product_on_blackwell_is_refused_where_the_compiler_refuses_it(product
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("dtype", "sums", "takes"), [(i8, i32, False), (jnp.uint8, i32, False), (f8, f32, True), (bf16, f32, True)]
+)
+def test_integers_are_multiplied_on_b200_but_not_on_b300(dtype: Any, sums: Any, takes: bool) -> None:
+    case = Product(m=128, dtype=dtype, sums=sums).case(blackwell=True)
+    assert not flagged(case, "b200") & RULES
+    assert ("wgmma-shape" not in flagged(case, "b300")) is takes
+    assert bool(refused(case, "b300")) is not takes
+
+
+@pytest.mark.compiler
 @pytest.mark.parametrize("copy", COPIES, ids=str)
 def test_a_copy_is_refused_where_the_compiler_refuses_it(copy: Copy) -> None:
     case = copy.case()

@@ -21,9 +21,11 @@ _NOISE = (
     r"^[^\s:]+\.py:\d+:\d+: error: ",
     r"^loc\(.*\): error: (?:'gpu\.binary' op )?",
     r"ptxas exited with non-zero error code \d+, output: ",
+    r"ptxas \S*tempfile\S*, line \d+; info\s*: .*$",  # a remark before the error
     r"ptxas \S*tempfile\S*, line \d+; error\s*: ",
     r"^[FEW]\d{4} [\d:.]+ +\d+ \S+\] ",  # a log line's date, thread and source
     r"(?:^| )[EF]\d{4}: \w+:? *",  # error codes of XLA, `E1001: CompileTimeScopedVmemOom:`
+    r"^Failed to set window params for \w+ \d+: *$",  # why is on the next line
     r"(?: while allocating on stack)? for %[\w.\-]+ = .*?(?=\. [A-Z]|$)",  # the HLO instruction
     r"It should not be possible to run out of scoped vmem.*$",
     r"Please (?:file|report) an? (?:bug|issue) at:? https?://\S+",
@@ -38,7 +40,7 @@ _SKIPPED = re.compile(
     r"^\s*(?:@ |\*\*\* |#\d+ |at location:|=== Source Location|\[type\.googleapis|nvdisasm invocation|"
     r"The MLIR operation|WARNING: |I\d{4} |https?://|\S+\.cc:\d+\s*$|input ir: |[({%]|\.\.\. additional)"
 )
-_TELLING = re.compile(r"Check failed|^F\d{4} |ptxas (?:fatal|error)|LLVM ERROR|[Ee]rror:|Assertion|Fatal Python")
+_TELLING = re.compile(r"Check failed|^F\d{4} |ptxas (?:fatal|error)|LLVM ERROR|[Ee]rror\s*:|Assertion|Fatal Python")
 _AT = re.compile(
     r'"(?P<a>[^"\n]+\.py)":(?P<a_line>\d+):\d+'  # Mosaic's location
     r"|(?:^|: )(?P<b>\S+\.py):(?P<b_line>\d+):\d+: error"  # Triton's

@@ -22,7 +22,10 @@ SUMS: dict[str, tuple[str, ...]] = {
     "float8_e4m3fn": ("float32", "float16"),
     "float8_e5m2": ("float32", "float16"),
 }
-"""What `wgmma` can sum products of a type in. `tcgen05_mma`: the same without float32 operands."""
+"""What `wgmma` can sum products of a type in."""
+_INTEGERS = ("int8", "uint8")
+_NO_INTEGERS = (10, 3)
+"""The compute capability whose `tcgen05_mma` takes no integers."""
 
 _KERNEL = """
 import jax
@@ -79,6 +82,15 @@ def judged(event: MatrixProduct, context: Context) -> bool:
         return False
     major = chip.capability[0]
     return major == 9 if event.instruction == "wgmma" else major >= 10
+
+
+def sums(event: MatrixProduct, context: Context) -> dict[str, tuple[str, ...]]:
+    """What the product's instruction can sum products of each type in; `tcgen05_mma` takes no float32 operands."""
+    if event.instruction == "wgmma":
+        return SUMS
+    chip = context.target
+    floats_only = isinstance(chip, GpuTarget) and chip.capability == _NO_INTEGERS
+    return {k: v for k, v in SUMS.items() if k != "float32" and not (floats_only and k in _INTEGERS)}
 
 
 def item_bytes(dtype: str | None) -> int | None:

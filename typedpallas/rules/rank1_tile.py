@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from typedpallas import solve
 from typedpallas.dims import Facts, Size
 from typedpallas.events import Context, Event, Window
-from typedpallas.rules import _blocks
+from typedpallas.rules import _blocks, _tiles
 from typedpallas.rules.base import Example, Finding, Rule
 
 LANES = 128
+_OLD_WORDS = 2 * LANES
+"""What v2 and v3 move at least: 1024 bytes."""
 TILE = 1024
 """Elements of a vector register of 32-bit elements: 8 sublanes x 128 lanes."""
 
@@ -41,10 +43,11 @@ class Rank1Tile(Rule):
     """A block of rank 1 is no whole number of tiles.
 
     It must be the whole array, a multiple of 1024 elements, or a power of two of at least 128 lanes of 32 bits:
-    128 elements of f32, 256 of bf16, 512 of int8.
+    128 elements of f32, 256 of bf16, 512 of int8. On v2 and v3 the least is twice that: the compiler refuses a
+    smaller block ("Operand of shape (384) has tiling (256)", E2002).
 
-    Machines: TPU, every chip from v4 to 7x, VMEM and SMEM. Source: JAX's Mosaic TPU lowering, asked about generated
-    blocks in every dtype.
+    Machines: TPU, every chip from v2 to 7x, VMEM and SMEM. Source: JAX's Mosaic TPU lowering, asked about generated
+    blocks in every dtype, and libtpu 0.0.48 for v2 and v3.
     """
 
     slug = "rank1-tile"
@@ -59,7 +62,7 @@ class Rank1Tile(Rule):
         block, array, width = _blocks.size_of(event.block[0]), event.array[0], _blocks.bits(event.dtype)
         if block is None or width is None:
             return
-        least = LANES * 32 // width
+        least = (_OLD_WORDS if _tiles.is_old(context.target) else LANES) * 32 // width
         fit = _fits(block, array, least, context.facts)
         if fit == "fits":
             return

@@ -36,10 +36,11 @@ class WgmmaShape(Rule):
     way round, the rest must be contiguous along K; where both lie the other way round, K is a multiple of the tile
     that the swizzle makes. Sums are float32; float16 for float16 and 8-bit floats; int32 for 8-bit integers, where N
     is a multiple of 16 beyond 32. `tcgen05_mma` (Blackwell): M is 64 or 128, N at most 256, or 512, and a multiple of
-    16 for integers; it takes 8-bit operands either way round, and no float32.
+    16 for integers; it takes 8-bit operands either way round, and no float32. On compute capability 10.3 (B300) it
+    takes no integers ("Feature '.kind::i8' not supported on .target 'sm_103a'").
 
     Machines: GPU (Mosaic GPU). Source: its lowering, which refuses some of these as "Failed to infer a possible set
-    of layouts", and the assembler, asked over shapes, types and transposes on h100 and b200.
+    of layouts", and the assembler, asked over shapes, types and transposes on h100 and b200, over types on b300.
     """
 
     slug = "wgmma-shape"
@@ -51,7 +52,7 @@ class WgmmaShape(Rule):
         assert isinstance(event, MatrixProduct)
         if not _products.judged(event, context) or not event.plain or event.collective:
             return
-        for demand in _demands(event):
+        for demand in _demands(event, _products.sums(event, context)):
             yield self.refuted(
                 instruction=event.instruction,
                 what=demand.what,
@@ -61,8 +62,8 @@ class WgmmaShape(Rule):
             )
 
 
-def _demands(event: MatrixProduct) -> Iterator[_Demand]:
-    types = _types(event)
+def _demands(event: MatrixProduct, known: dict[str, tuple[str, ...]]) -> Iterator[_Demand]:
+    types = _types(event, known)
     if types is not None:
         yield types
         return
@@ -71,13 +72,12 @@ def _demands(event: MatrixProduct) -> Iterator[_Demand]:
     yield from wrong or _contracted(event)
 
 
-def _types(event: MatrixProduct) -> _Demand | None:
+def _types(event: MatrixProduct, known: dict[str, tuple[str, ...]]) -> _Demand | None:
     kind, sums = event.a.dtype, event.acc.dtype
-    known = {k: v for k, v in _products.SUMS.items() if k != "float32" or event.instruction == "wgmma"}
     if kind is None or sums is None:
         return None
     if kind not in known:
-        wider = "cast it to `jnp.bfloat16`" if kind == "float32" else "cast it to one of these"
+        wider = "cast it to `jnp.bfloat16`" if kind in _CAST else "cast it to one of these"
         return _Demand("by its operands' type", _list(known), f"`{kind}`", wider)
     if sums not in known[kind]:
         advice = f"accumulate in `jnp.{known[kind][0]}`, and cast the result"
@@ -87,6 +87,7 @@ def _types(event: MatrixProduct) -> _Demand | None:
     return None
 
 
+_CAST = ("float32", "int8", "uint8")
 _STORE = "store it to a `plgpu.SMEM` buffer first"
 
 
