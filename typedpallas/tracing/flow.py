@@ -9,7 +9,7 @@ from typing import Any
 from typedpallas.chips import TpuTarget
 from typedpallas.diagnostics import Place
 from typedpallas.events import Context, CopyInUse, GarbageResult, SemaphoreLeft, SemaphoreStarved
-from typedpallas.tracing import flow_padding, grid_around, grid_visits, index_maps, jaxapi
+from typedpallas.tracing import flow_padding, grid_around, grid_visits, index_maps, jaxapi, table_facts
 from typedpallas.tracing.flow_claims import Claim, Early, Garbage, Hang, Left
 from typedpallas.tracing.flow_grid import Grid, Segments, every, kinds
 from typedpallas.tracing.flow_run import NotFollowed, Run
@@ -41,13 +41,21 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     if len(kernel.jaxpr.invars) != len(kernel.operands):
         return
     extents = tuple(extent for extent in kernel.grid if extent is not None)
-    found = _walked(kernel, extents, [0] * len(extents))
+    tables = _tables(kernel)
+    found = _walked(kernel, extents, [0] * len(extents), tables)
     yield from _located(kernel, found, None)
     if found.claims or not isinstance(context.target, TpuTarget) or context.target.cores < 2:
         return
     for axis in _split(kernel, extents):
         first = [(extent + 1) // 2 if k == axis else 0 for k, extent in enumerate(extents)]
-        yield from _located(kernel, _walked(kernel, extents, first), axis)
+        yield from _located(kernel, _walked(kernel, extents, first, tables), axis)
+
+
+def _tables(kernel: KernelCall) -> Sequence[Any]:
+    """What the scalars that are fetched ahead hold, where constants or the arguments that were given tell."""
+    if not kernel.known or not any(operand.role == "prefetch" for operand in kernel.operands):
+        return ()
+    return table_facts.of(kernel).contents
 
 
 def _split(kernel: KernelCall, extents: Sequence[int]) -> Iterator[int]:
@@ -60,18 +68,18 @@ def _split(kernel: KernelCall, extents: Sequence[int]) -> Iterator[int]:
             yield axis
 
 
-def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int]) -> _Found:
+def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], tables: Sequence[Any]) -> _Found:
     """Walk the grid from step ``first`` along each axis, as exactly as can be paid for."""
     steps = math.prod(extent - begin for extent, begin in zip(extents, first, strict=True))
     for exactly, unroll, budget in _TRIES:
         if exactly and steps > _MOST_STEPS:
             continue
         try:
-            grid = _followed(kernel, extents, first, Run(unroll, budget, phased=exactly), exactly)
+            grid = _followed(kernel, extents, first, Run(unroll, budget, phased=exactly), exactly, tables)
             spent, period = budget - grid.run.budget, grid.run.plans.period(kernel.jaxpr)
             if not exactly and period > 1 and spent * _PHASES_COST <= budget:
                 with suppress(NotFollowed):
-                    grid = _followed(kernel, extents, first, Run(unroll, budget, phased=True), exactly)
+                    grid = _followed(kernel, extents, first, Run(unroll, budget, phased=True), exactly, tables)
         except NotFollowed as stopped:
             if str(stopped) == "too long":
                 continue
@@ -80,7 +88,9 @@ def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int]) ->
     return _Found()
 
 
-def _followed(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], run: Run, exactly: bool) -> Grid:
+def _followed(
+    kernel: KernelCall, extents: Sequence[int], first: Sequence[int], run: Run, exactly: bool, tables: Sequence[Any]
+) -> Grid:
     """One walk over the whole grid.
 
     Raises:
@@ -94,7 +104,7 @@ def _followed(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], 
         every(extent, begin) if exactly else kinds(extent, begin, phases if axis == last else 1)
         for axis, (extent, begin) in enumerate(zip(extents, first, strict=True))
     ]
-    grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, phases)
+    grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, tables, phases)
     grid.walk()
     return grid
 

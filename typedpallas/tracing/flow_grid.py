@@ -43,6 +43,8 @@ class Grid:
     fresh: bool
     """Whether each program starts anew, as on a GPU."""
     run: Run
+    tables: Sequence[Any] = ()
+    """Contents of the scalars that are fetched ahead, in their order; none for those that are not known."""
     phases: int = 1
     """After how many steps along the last axis what the body does may come again."""
     windows: Sequence[Window] = ()
@@ -75,12 +77,16 @@ class Grid:
     def _bind(self) -> None:
         frame: dict[Any, Bound] = {}
         windows, partial = [], []
+        tables = iter(self.tables)
         for var, operand in zip(self.kernel.jaxpr.invars, self.kernel.operands, strict=True):
             role = {"prefetch": "in"}.get(operand.role, operand.role)
             if not jaxapi.is_ref(var.aval):
                 continue
             buffer = self.run.buffer(var, functools.partial(flow_control.buffer_of, operand.name, var.aval, role))
             frame[var] = Bound(buffer=buffer)
+            table = next(tables, None) if operand.role == "prefetch" else None
+            if table is not None and table.shape == buffer.shape:
+                self.run.tables[buffer.number] = table
             code = self._at_first(operand)
             flow_control.allocate(self.run.state, buffer, code)
             if buffer.role == "semaphore" and operand.role != "scratch":

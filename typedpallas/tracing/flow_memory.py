@@ -1,6 +1,7 @@
 """Loads and stores."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from typedpallas.tracing import flow_garbage
 from typedpallas.tracing import flow_regions as regions
 from typedpallas.tracing.flow_cells import Cells
 from typedpallas.tracing.flow_flights import early
-from typedpallas.tracing.flow_numbers import exact
+from typedpallas.tracing.flow_numbers import Number, exact
 from typedpallas.tracing.flow_plan import Plan
 from typedpallas.tracing.flow_regions import Region
 from typedpallas.tracing.flow_run import Frame, Run, handles, read, scope
@@ -35,6 +36,7 @@ def unknown(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
 
 def forget(run: Run, buffer: Buffer) -> None:
     """Anything may have happened to a buffer or a semaphore."""
+    run.tables.pop(buffer.number, None)
     if buffer.number in run.state.cells:
         run.state.cells[buffer.number] = cells.MAYBE
     if buffer.number in run.state.counts:
@@ -79,13 +81,26 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     if mask is not None:
         loaded = _masked(loaded, read(frame, other) if other is not None else None, span, eqn.outvars[0].aval.shape)
     if value is None:
-        return [loaded]
+        entry = _entry(run, buffer, region) if mask is None else None
+        return [loaded if entry is None else replace(loaded, number=entry)]
     stored = read(frame, value)
     if adds:
         stored = added(loaded, stored)
     early(run, eqn, "store", buffer, region)
     put(run, buffer, region, stored, (mask is not None, span))
     return [] if adds else [loaded]
+
+
+def _entry(run: Run, buffer: Buffer, region: Region | None) -> Number:
+    """What a load of one scalar gets of a table whose contents are known."""
+    table = run.tables.get(buffer.number)
+    if table is None or region is None or region.count != 1:
+        return None
+    starts = [side.start for side in region.sides]
+    if any(start is None or start[0] < 0 for start in starts):
+        return None
+    part = table[tuple(slice(start[0], start[1] + 1) for start in starts if start is not None)]
+    return (int(part.min()), int(part.max())) if part.size else None
 
 
 def _loaded(run: Run, eqn: Any, buffer: Buffer, region: Region | None, masked: bool) -> Bound:
@@ -163,6 +178,7 @@ def put(
     run: Run, buffer: Buffer, region: Region | None, value: Bound, masked: tuple[bool, Span] = (False, None)
 ) -> None:
     """A value goes to a region, or, where that is masked, perhaps does not."""
+    run.tables.pop(buffer.number, None)
     held = run.state.cells[buffer.number]
     found, (is_masked, span) = cells.computed(value.cells), masked
     clip = (

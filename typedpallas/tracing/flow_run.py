@@ -66,6 +66,8 @@ class Run:
     """What lies past the ends of inputs whose blocks do not divide them, by the numbers of their windows."""
     ending: set[int] = field(default_factory=set)
     """Inputs of a GPU's program whose windows end where their arrays end: a load may go on behind that."""
+    tables: dict[int, Any] = field(default_factory=dict)
+    """Scalars fetched ahead whose contents are known, as arrays of int64, by the numbers of their buffers."""
     tokens: int = 0
 
     def buffer(self, key: Any, make: Callable[[int], Buffer]) -> Buffer:
