@@ -67,8 +67,8 @@ class Memo:
             origins.append((*what, _number(steps, origin.ids)))
         read = tuple(_exactly(run.ids[axis]) for axis in self._axes if axis < len(run.ids))
         held = tuple((k, v if isinstance(v, int) else (v.shape, v.tobytes())) for k, v in state.cells.items())
-        # Both sets only grow, so that their sizes tell them apart.
-        sizes = len(run.starts), len(run.waited)
+        # The first two only grow and the tables only become fewer, so that their sizes tell them apart.
+        sizes = len(run.starts), len(run.waited), len(run.tables)
         return (read, held, tuple(state.counts.items()), tuple(flights), tuple(origins), sizes), steps
 
 
