@@ -51,7 +51,7 @@ def _steps(starts: jax.Array, ends: jax.Array, least: jax.Array, tile: int, coun
     own = jnp.where(ends > starts, (ends - 1) // tile - first + 1, least)
     before = jnp.cumsum(own)
     step = jnp.arange(count, dtype=jnp.int32)
-    group = jnp.clip(jnp.searchsorted(before, step, side="right"), 0, starts.size - 1).astype(jnp.int32)
+    group = jnp.clip((step[:, None] >= before).sum(axis=1, dtype=jnp.int32), 0, starts.size - 1)
     real = step < before[-1]
     place = first[group] + step - (before[group] - own[group])
     tiles = jnp.clip(jnp.where(real, place, last), 0, last)
