@@ -57,6 +57,11 @@ def test_a_window(raceless: Callable[..., Any]) -> None:
     np.testing.assert_allclose(found, reference(*given, window=20), rtol=1e-5, atol=1e-5)
 
 
+def test_it_runs_where_no_tpu_is() -> None:
+    given = arrays("float32", 2, 1)
+    np.testing.assert_allclose(paged_attention(*given), reference(*given), rtol=1e-5, atol=1e-5)
+
+
 def test_refusals() -> None:
     q, k, v, tables, lengths = arrays("float32", 4, 2)
     with pytest.raises(tp.LaunchError, match="2 heads of keys do not divide 3 heads of queries"):
@@ -71,3 +76,5 @@ def test_refusals() -> None:
         paged_attention(q, k, v.astype(jnp.bfloat16), tables, lengths)
     with pytest.raises(tp.LaunchError, match="`window`: expected at least 1, found 0"):
         paged_attention(q, k, v, tables, lengths, window=0)
+    with pytest.raises(tp.LaunchError, match="`pages_per_step`: expected at least 1, found 0"):
+        paged_attention(q, k, v, tables, lengths, pages_per_step=0)

@@ -160,7 +160,7 @@ def paged_attention(
     Raises:
         LaunchError: shapes or types do not fit each other.
     """
-    _check(q, k_pages, v_pages, tables, lengths, window)
+    _check(q, k_pages, v_pages, tables, lengths, window, pages_per_step)
     (sequences, heads, dim), (kv_heads, _, page, _) = q.shape, k_pages.shape
     count = pages_per_step or max(1, min(_TOKENS // page, tables.shape[1]))
     factor = dim**-0.5 if scale is None else scale
@@ -193,7 +193,7 @@ def _call(dtype: Any, shape: tuple[int, ...], rows: int, scale: float, window: i
     )
 
 
-def _check(q: Any, k: Any, v: Any, tables: Any, lengths: Any, window: int | None) -> None:
+def _check(q: Any, k: Any, v: Any, tables: Any, lengths: Any, window: int | None, pages: int | None) -> None:
     name = "paged_attention"
     if q.ndim != 3 or k.ndim != 4 or k.shape != v.shape or q.shape[2] != k.shape[3]:
         raise tp.LaunchError(
@@ -211,5 +211,6 @@ def _check(q: Any, k: Any, v: Any, tables: Any, lengths: Any, window: int | None
         )
     if tables.dtype != jnp.int32 or lengths.dtype != jnp.int32:
         raise tp.LaunchError(f"{name}: expected int32 tables and lengths, found {tables.dtype} and {lengths.dtype}")
-    if window is not None and window < 1:
-        raise tp.LaunchError(f"{name}: `window`: expected at least 1, found {window}")
+    for what, count in (("window", window), ("pages_per_step", pages)):
+        if count is not None and count < 1:
+            raise tp.LaunchError(f"{name}: `{what}`: expected at least 1, found {count}")
