@@ -98,6 +98,14 @@ def _on_hopper(x: jax.Array, y: jax.Array) -> bool:
     return hopper and x.dtype == y.dtype and x.dtype in (jnp.float16, jnp.bfloat16) and x.shape[1] == y.shape[-2]
 
 
+def _on_tpu(x: jax.Array, y: jax.Array) -> bool:
+    """Whether the machine at hand is a TPU with a kernel for such groups."""
+    from typedpallas.kernels.tpu import blocks
+
+    whole = y.shape[1] % 128 == 0 and y.shape[2] % 128 == 0
+    return whole and x.dtype == y.dtype and blocks.served(x.dtype)
+
+
 def _finish(scale: float, activation: Callable[[jax.Array], jax.Array] | None, sums: jax.Array) -> jax.Array:
     scaled = sums if scale == 1.0 else sums * scale
     return scaled if activation is None else activation(scaled)
@@ -107,7 +115,8 @@ def grouped_matmul(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
     """Each row of ``x`` times the matrix of its group.
 
     A Hopper GPU runs the kernel of `typedpallas.kernels.gpu` for float16 and bfloat16, ``k`` a multiple of 64 and
-    ``n`` of 128; everything else is `jax.lax.ragged_dot`.
+    ``n`` of 128; a TPU that of `typedpallas.kernels.tpu` for float32 and, from v4 on, bfloat16, ``k`` and ``n``
+    multiples of 128. Everything else is `jax.lax.ragged_dot`.
 
     Args:
         x: any float type, shape ``(m, k)``: the rows of the first group, then those of the second, ...
@@ -129,5 +138,9 @@ def grouped_matmul(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
         from typedpallas.kernels.gpu.grouped_matmul import grouped_matmul as on_hopper
 
         return on_hopper(x, y, sizes)
+    if _on_tpu(x, y):
+        from typedpallas.kernels.tpu.grouped_matmul import grouped_matmul as on_tpu
+
+        return on_tpu(x, y, sizes.astype(jnp.int32))
     sums = jax.lax.ragged_dot(x, y, sizes, preferred_element_type=jnp.float32)
     return sums.astype(x.dtype)

@@ -38,8 +38,9 @@ def multihead_attention(
     """``softmax(scale q k^T) v``, differentiable.
 
     A Hopper GPU runs the kernels of `typedpallas.kernels.gpu` for float16 and bfloat16 and heads of 64, 128 or 256
-    dims (backward: 64 or 128); lengths are padded where they must be. Whatever else, and every other machine, runs
-    plain XLA with the whole matrix of scores.
+    dims (backward: 64 or 128); lengths are padded where they must be. A TPU runs those of `typedpallas.kernels.tpu`
+    for float32 and, from v4 on, bfloat16, heads of multiples of 64 dims and lengths of multiples of 128. Whatever
+    else, and every other machine, runs plain XLA with the whole matrix of scores.
 
     Args:
         q: any float type, shape ``(batch, queries, heads, head_dim)``.
@@ -63,7 +64,8 @@ def multihead_attention(
         raise tp.LaunchError(f"multihead_attention: `window`: expected at least 1 and `causal`, found {window}")
     options = _Options(causal, window, q.shape[3] ** -0.5 if scale is None else scale)
     ids = None if segments is None else (segments[0].astype(jnp.int32), segments[1].astype(jnp.int32))
-    out, lse = _on_hopper(q, k, v, ids, options) if _fits(q) else reference(q, k, v, ids, options)
+    run = _on_hopper if _fits(q) else _on_tpu if _fits_tpu(q, k) else reference
+    out, lse = run(q, k, v, ids, options)
     return (out, lse) if with_lse else out
 
 
@@ -89,6 +91,23 @@ def _fits(q: jax.Array) -> bool:
     way = choices(None, None)[0]
     hopper = not way.interpret and way.capability is not None and way.capability[0] == 9
     return hopper and q.dtype in (jnp.float16, jnp.bfloat16) and q.shape[3] in (64, 128, 256)
+
+
+def _fits_tpu(q: jax.Array, k: jax.Array) -> bool:
+    """Whether the machine at hand is a TPU with kernels for such queries and keys."""
+    from typedpallas.kernels.tpu import blocks
+
+    whole = q.shape[1] % _UNIT == 0 and k.shape[1] % _UNIT == 0 and q.shape[3] % 64 == 0
+    return whole and blocks.served(q.dtype)
+
+
+def _on_tpu(q: jax.Array, k: jax.Array, v: jax.Array, segments: Segments, options: _Options) -> Any:
+    from typedpallas.kernels.tpu.attention import flash_attention
+
+    masks: Any = {"causal": options.causal, "window": options.window}
+    q, k, v = (jnp.moveaxis(x, 2, 1) for x in (q, k, v))
+    out, lse = flash_attention(q, k, v, segments, **masks, scale=options.scale, with_lse=True)
+    return jnp.moveaxis(out, 1, 2), lse
 
 
 def _on_hopper(q: jax.Array, k: jax.Array, v: jax.Array, segments: Segments, options: _Options) -> Any:

@@ -2,9 +2,14 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 from jax.experimental.pallas import tpu as pltpu
 
+from typedpallas.chips import TpuTarget
 from typedpallas.launching.choose import choices
+
+_NARROW_SINCE = 4
+"""The first generation that multiplies bfloat16."""
 
 
 def divisor(extent: int, most: int, unit: int) -> int:
@@ -22,3 +27,11 @@ def interpreter(asked: Any) -> Any:
     if asked is not None:
         return asked
     return pltpu.InterpretParams() if choices("mosaic_tpu", None)[0].interpret else False
+
+
+def served(dtype: Any, since: int = 2) -> bool:
+    """Whether the machine at hand is a TPU of this generation or later that multiplies such elements."""
+    way = choices(None, None)[0]
+    if way.interpret or not isinstance(way.target, TpuTarget) or way.target.generation < since:
+        return False
+    return dtype == jnp.float32 or (dtype == jnp.bfloat16 and way.target.generation >= _NARROW_SINCE)
