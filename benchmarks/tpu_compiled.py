@@ -8,11 +8,13 @@ asked anew unless a folder for its answers is given. Nothing here says how fast 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -63,8 +65,13 @@ def _first(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")[:160]
 
 
-def lines(names: list[str], targets: list[str], counts: dict[str, int]) -> Iterator[str]:
-    """The table, a line at a time; ``counts``: figures of our kernels, and how many of them were inside."""
+def lines(
+    names: list[str], targets: list[str], counts: dict[str, int], keep: Callable[[dict[str, Any]], None]
+) -> Iterator[str]:
+    """The table, a line at a time.
+
+    ``counts``: figures of our kernels, and how many of them were inside. ``keep`` gets all that was said, by sides.
+    """
     yield "| kernel | chip | code, KiB | JAX's | VMEM, KiB (foretold) | JAX's | bytes accessed, MiB | JAX's |"
     yield "|---|---|---|---|---|---|---|---|"
     for name in names:
@@ -73,6 +80,9 @@ def lines(names: list[str], targets: list[str], counts: dict[str, int]) -> Itera
             arrays = kernel.on(target)
             ours = ask(name, kernel.ours, arrays, target)
             theirs = ask(f"JAX's {name}", kernel.theirs, arrays, target) if kernel.theirs is not None else None
+            for whose, said in (("typedpallas", ours), ("jax", theirs)):
+                if said is not None:
+                    keep({"kernel": name, "target": target, "whose": whose, **asdict(said)})
             counts["figures"] += len(ours.vmem)
             counts["inside"] += sum(row.inside for row in ours.vmem)
             cells = [
@@ -109,12 +119,21 @@ def main() -> int:
     parser.add_argument("--targets", default=",".join(CHIPS), help="chips, comma-separated")
     parser.add_argument("--only", default="", help="kernels whose name has this in it")
     parser.add_argument("--answers", help="a folder that keeps the compiler's answers")
+    parser.add_argument(
+        "--results", type=Path, help="a file that keeps each answer, all costs with it, as a line of JSON"
+    )
     options = parser.parse_args()
+
+    def keep(said: dict[str, Any]) -> None:
+        if options.results is not None:
+            with options.results.open("a") as out:
+                out.write(json.dumps(said) + "\n")
+
     names = [name for name in KERNELS if options.only in name]
     counts = {"figures": 0, "inside": 0}
     with tempfile.TemporaryDirectory() as fresh:
         os.environ["TYPEDPALLAS_CACHE"] = options.answers or fresh
-        for line in lines(names, options.targets.split(","), counts):
+        for line in lines(names, options.targets.split(","), counts, keep):
             print(line, flush=True)
     print(f"\n{counts['inside']} of {counts['figures']} figures of VMEM lie in their intervals.")
     return int(counts["inside"] != counts["figures"])

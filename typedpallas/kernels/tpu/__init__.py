@@ -1,1 +1,13 @@
-"""Typed kernels for TPUs: bodies in `typedpallas.tpu`'s spaces, with the masks, tables and copies that need them."""
+"""Typed kernels for TPUs: bodies in `typedpallas.tpu`'s spaces, with the masks, tables and copies that need them.
+
+| kernel | v2, v3 | v4 | v5e, v5p, v6e, 7x |
+|---|---|---|---|
+| `matmul.matmul` | float32 | and bfloat16 | the same |
+| `matmul.scaled_matmul` | no: products of float32 alone | no: of float32 and bfloat16 | int8 and fp8 |
+| `attention.flash_attention`, its gradients | float32 | and bfloat16 | the same |
+| `paged_attention.paged_attention` | no: slices of HBM start at constants | float32, bfloat16 | the same |
+| `grouped_matmul.grouped_matmul`, its gradients | float32 | and bfloat16 | the same |
+
+Softmax and norms need nothing of their own: `typedpallas.kernels.softmax` and the others are taken by every chip.
+float8_e4m3b11fnuz is gone from 7x. Asked of libtpu 0.0.48.1; the tests ask again.
+"""
