@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from typedpallas.events.slices import SlicePart
 from typedpallas.records import record
 from typedpallas.spaces import MemorySpace
 
@@ -70,6 +71,10 @@ class BulkCopy:
     """The tiling of the buffer, of its last dims; none where it has none or where that is up to the compiler."""
     tiling: Literal["given", "none", "inferred", "unknown"] = "given"
     """Whether the kernel gives it, there is none, a product asks for one, or the compiler may choose one."""
+    plain: bool = False
+    """Whether the last dims of both sides, as the copy sees them, are those that the tiling cuts."""
+    ways: tuple[tuple[SlicePart, ...], ...] = ()
+    """A part for each dim of the array, for each way to come to the copy; none where it is not indexed just once."""
     outward: bool = False
     """Whether it goes to global memory."""
     barrier: bool = True

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from typedpallas import gpu
-from typedpallas.events import BufferLayout, Context, Event, MatrixOperand, MatrixProduct
-from typedpallas.rules import _products
+from typedpallas.chips import GpuTarget
+from typedpallas.events import BufferLayout, BulkCopy, Context, Event, MatrixOperand, MatrixProduct
+from typedpallas.rules import _products, _tiled_copies
 from typedpallas.rules.base import Example, Finding, Rule
 
 
@@ -19,12 +20,17 @@ class SwizzleMismatch(Rule):
     matrix unit reads tiles of 8 rows by one swizzle; on Hopper both operands of a product have the same swizzle, on
     Blackwell each its own. A buffer without transforms gets the right ones from the compiler, if there are any.
 
+    Copies move whole tiles: they start, in each dim that the tile cuts, where the compiler proves a multiple of the
+    tile, and whole tiles cover the array. It multiplies, adds and follows `jnp.minimum`, `jnp.maximum`, `jnp.where`
+    and remainders, but neither shifts nor quotients nor what a loop carries; `pl.multiple_of` tells it the rest.
+
     Machines: GPU (Mosaic GPU). Source: its tracing, which fails with an assertion without words where a tiling does
-    not divide, and its lowering, which fails to infer layouts; asked over tilings and swizzles on h100 and b200.
+    not divide, and its lowering, which fails to infer layouts; asked over tilings, swizzles, starts and extents on
+    h100 and b200.
     """
 
     slug = "swizzle-mismatch"
-    judges = (MatrixProduct, BufferLayout)
+    judges = (MatrixProduct, BufferLayout, BulkCopy)
     message = "the layout of `{name}` does not fit {what}: expected {expected}, found {found}"
     example = Example(
         bad=_products.module(n=48, transforms=_transforms(64, 128)),
@@ -35,6 +41,8 @@ class SwizzleMismatch(Rule):
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         if isinstance(event, BufferLayout):
             yield from self._buffer(event)
+        elif isinstance(event, BulkCopy):
+            yield from self._copy(event, context)
         elif isinstance(event, MatrixProduct) and _products.judged(event, context):
             wrong = [*self._tile(event.a, event.instruction), *self._tile(event.b, event.instruction)]
             yield from wrong
@@ -65,6 +73,21 @@ class SwizzleMismatch(Rule):
             found=f"rows of {row[0]} ({row[0] * size} bytes)",
             help=f"tile it by (8, {event.swizzle // size}), or leave `transforms` out: the compiler chooses them",
         )
+
+    def _copy(self, event: BulkCopy, context: Context) -> Iterator[Finding]:
+        chip = context.target
+        if chip is not None and not (isinstance(chip, GpuTarget) and chip.capability >= (9, 0)):
+            return
+        for misfit in _tiled_copies.misfits(event):
+            yield self.refuted(
+                blame=misfit.blame,
+                name=event.shared,
+                what=f"`{event.name}`, {'to' if event.outward else 'from'} which it is copied",
+                expected=misfit.expected,
+                found=misfit.found,
+                witness=misfit.witness,
+                help=misfit.help,
+            )
 
     def _tile(self, operand: MatrixOperand, instruction: str) -> Iterator[Finding]:
         size = _products.item_bytes(operand.dtype)

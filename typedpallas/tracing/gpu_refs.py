@@ -65,6 +65,8 @@ class View:
     """Whether its last two dims are swapped."""
     sliced: bool = False
     """Whether it is less than the whole buffer."""
+    indexers: tuple[Any, ...] = ()
+    """JAX's own account of each index, in turn."""
     dtype: str | None = None
     """JAX's name of the elements that the operation sees; none where a transform is not understood."""
 
@@ -129,6 +131,7 @@ def _indexed(found: View, indexer: Any) -> View:
     else:
         found = replace(found, indexed=shape)
     sliced = found.sliced or kept != shape
+    found = replace(found, indexers=(*found.indexers, indexer))
     return replace(found, shape=kept, sizes=tuple(sizes), squeezed=tuple(squeezed), sliced=sliced)
 
 

@@ -16,7 +16,7 @@ from typedpallas.events import (
     RegisterLoad,
     WarpReduction,
 )
-from typedpallas.tracing import gpu_refs, jaxapi
+from typedpallas.tracing import gpu_refs, gpu_starts, jaxapi
 from typedpallas.tracing.body import outer_operands
 from typedpallas.tracing.gpu_refs import View
 from typedpallas.tracing.located import Located
@@ -85,6 +85,7 @@ class _Walk:
         self.may_tile = not every.isdisjoint(_LAYOUTS)
         self.ordered = not every.isdisjoint(_ORDERING)
         self.thread_axis = kernel.mesh.thread_name if (kernel.mesh.num_threads or 1) > 1 else None
+        self.starts = gpu_starts.starts(kernel)
         roots = {var: var for var in kernel.jaxpr.invars}
         self._collect(kernel.jaxpr, _Scope({}, roots))
 
@@ -193,7 +194,7 @@ class _Walk:
         understood = array.shape is not None and not array.transposed and jaxapi.dtype_name(array.aval) != "bool"
         if not understood or eqn.params.get("collective_axes"):
             own = _unknown(own)
-            array_sizes, squeezed = own, (False,) * len(own)
+            understood, array_sizes, squeezed = False, own, (False,) * len(own)
         else:
             array_sizes, squeezed = array.sizes or own, array.squeezed or (False,) * len(own)
         return BulkCopy(
@@ -205,6 +206,8 @@ class _Walk:
             bits=bits,
             tile=buffer.tile,
             tiling=self._tiling(buffer, scope),
+            plain=understood and _keeps_tiles(buffer),
+            ways=tuple(self.starts.get(id(eqn), ())) if understood else (),
             outward=shared == "src",
             barrier=bool(eqn.params.get("has_barrier")),
             promised=getattr(eqn.params.get("oob_mode"), "name", "") == "PROMISE_IN_BOUNDS",
@@ -274,6 +277,11 @@ def _cut(view: View) -> bool:
     """Whether a view is less than a buffer's last two dims."""
     whole = view.indexed[-2:] if view.indexed else view.shape
     return bool(view.sizes) and tuple(view.sizes[-2:]) != tuple(whole or ())
+
+
+def _keeps_tiles(view: View) -> bool:
+    """Whether the last two dims of a view are those of its buffer."""
+    return view.shape is not None and not view.transposed and not any(view.squeezed[-2:])
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

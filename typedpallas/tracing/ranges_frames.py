@@ -126,6 +126,8 @@ class Walk:
     terms: Terms = field(default_factory=Terms)
     uses: list[Use] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
+    bulk: list[tuple[Any, tuple[Part, ...], Path]] = field(default_factory=list)
+    """Copies between global and shared memory of a GPU: what they take of the array in global memory."""
     axes: Mapping[str, int] = field(default_factory=dict)
     """The devices along each axis of the mesh around the kernel, as far as it is known."""
     places: dict[str, Leaf] = field(default_factory=dict)

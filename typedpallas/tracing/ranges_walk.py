@@ -172,13 +172,13 @@ def _use(walk: Walk, eqn: Any, frame: Frame, refs: Sequence[_Ref]) -> None:
     for op, ref, transforms, masked in refs:
         buffer = frame.refs.get(ref)
         if buffer is not None:
-            views = tuple(_taken(walk, frame, transforms))
+            views = tuple(taken(walk, frame, transforms))
             walk.uses.append(
                 Use(op, eqn, buffer, views, len(views) == len(transforms), masked, frame.path, walk.jaxpr)
             )
 
 
-def _taken(walk: Walk, frame: Frame, transforms: Sequence[Any]) -> Iterator[tuple[Part, ...]]:
+def taken(walk: Walk, frame: Frame, transforms: Sequence[Any]) -> Iterator[tuple[Part, ...]]:
     """The indices among a ref's views, up to the first view that is no index."""
     for transform in transforms:
         if not hasattr(transform, "indices"):
