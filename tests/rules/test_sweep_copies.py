@@ -164,3 +164,102 @@ def test_views_of_views(first: tuple[int, int], second: tuple[int, int], dtype: 
         return x.at[pl.ds(*first)].at[pl.ds(*second)], buffer
 
     _agree(sliced(((128, columns), dtype), ((second[1], columns), dtype), views), "tpu-v5e")
+
+
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", "tpu-v4"])
+@pytest.mark.parametrize("columns", [100, 128, 256])
+@pytest.mark.parametrize("space", [pltpu.VMEM, pltpu.SMEM])
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_whole_arrays_on_an_old_chip(rows: int, space: Any, columns: int, target: str) -> None:
+    what = ((rows, columns), jnp.int32)
+    _agree(sliced(what, what, lambda x, buffer, table: (x, buffer), space), target)
+
+
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v4"])
+@pytest.mark.parametrize("columns", [128, 256])
+@pytest.mark.parametrize("end", ["array", "buffer"])
+@pytest.mark.parametrize("start", [0, 1, None])
+def test_single_rows_on_an_old_chip(start: int | None, end: str, columns: int, target: str) -> None:
+    """What an integer takes out of rows, as a row of ``o.at[i]``."""
+
+    def views(x: Any, buffer: Any, table: Any) -> tuple[Any, Any]:
+        row = table[0] if start is None else start
+        return (x.at[row], buffer) if end == "array" else (x, buffer.at[row])
+
+    shapes = ((16, columns), (columns,)) if end == "array" else ((columns,), (16, columns))
+    _agree(sliced((shapes[0], jnp.float32), (shapes[1], jnp.float32), views), target)
+
+
+@pytest.mark.parametrize("columns", [128, 256])
+@pytest.mark.parametrize(
+    ("dtype", "start", "size"),
+    [
+        *((jnp.float32, 0, 1), (jnp.float32, 2, 3), (jnp.float32, 1, 2), (jnp.float32, None, 1)),
+        *((jnp.bfloat16, 0, 2), (jnp.bfloat16, 2, 4), (jnp.bfloat16, 0, 6), (jnp.int8, 0, 4), (jnp.int8, 4, 8)),
+    ],
+)
+def test_rows_of_a_buffer_on_an_old_chip(dtype: Any, start: int | None, size: int, columns: int) -> None:
+    if columns == 256 and dtype != jnp.float32 and start:
+        pytest.skip("a slice across tiles, anywhere")
+
+    def views(x: Any, buffer: Any, table: Any) -> tuple[Any, Any]:
+        return x, buffer.at[pl.ds(table[0] * 8 if start is None else start, size)]
+
+    _agree(sliced(((size, columns), dtype), ((64, columns), dtype), views), "tpu-v2")
+
+
+@pytest.mark.parametrize("end", ["array", "buffer"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize(("start", "size"), [(128, 128), (0, 256), (256, 256), (512, 512), (256, 512), (None, 512)])
+def test_arrays_of_one_dim_on_an_old_chip(start: int | None, size: int, dtype: Any, end: str) -> None:
+    if dtype == jnp.bfloat16 and start == 128:
+        pytest.skip("half a unit, anywhere")
+
+    def views(x: Any, buffer: Any, table: Any) -> tuple[Any, Any]:
+        part = pl.ds(table[0] * 512 if start is None else start, size)
+        return (x.at[part], buffer) if end == "array" else (x, buffer.at[part])
+
+    shapes = ((2048,), (size,)) if end == "array" else ((size,), (2048,))
+    _agree(sliced((shapes[0], dtype), (shapes[1], dtype), views), "tpu-v2")
+
+
+@pytest.mark.parametrize("target", ["tpu-v3", "tpu-v4"])
+@pytest.mark.parametrize("end", ["array", "buffer"])
+@pytest.mark.parametrize(("rows", "lanes"), [(1, 128), (1, 256), (3, 128), (3, 256), (4, 128)])
+def test_lanes_of_few_rows_on_an_old_chip(rows: int, lanes: int, end: str, target: str) -> None:
+    def views(x: Any, buffer: Any, table: Any) -> tuple[Any, Any]:
+        part = (slice(None), pl.ds(128, lanes))
+        return (x.at[part], buffer) if end == "array" else (x, buffer.at[part])
+
+    shapes = ((rows, 512), (rows, lanes)) if end == "array" else ((rows, lanes), (rows, 512))
+    _agree(sliced((shapes[0], jnp.float32), (shapes[1], jnp.float32), views), target)
+
+
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v4"])
+@pytest.mark.parametrize("end", ["array", "buffer"])
+@pytest.mark.parametrize(
+    ("dtype", "rows", "start"),
+    [
+        *((jnp.float32, 9, 4), (jnp.float32, 11, 4), (jnp.float32, 9, 7), (jnp.float32, 11, 7)),
+        *((jnp.float32, 11, 8), (jnp.float32, 21, 10), (jnp.float32, 11, 10)),
+        *((jnp.bfloat16, 10, 4), (jnp.bfloat16, 14, 4), (jnp.int8, 20, 12), (jnp.int8, 36, 28)),
+    ],
+)
+def test_rows_that_end_with_the_array(dtype: Any, rows: int, start: int, end: str, target: str) -> None:
+    """They are taken with the array's padding, in one tile or in equal pieces of two."""
+
+    def views(x: Any, buffer: Any, table: Any) -> tuple[Any, Any]:
+        part = pl.ds(start, rows - start)
+        return (x.at[part], buffer) if end == "array" else (x, buffer.at[part])
+
+    shapes = ((rows, 256), (rows - start, 256)) if end == "array" else ((rows - start, 256), (rows, 256))
+    _agree(sliced((shapes[0], dtype), (shapes[1], dtype), views), target)
+
+
+@pytest.mark.parametrize("target", ["tpu-v3", "tpu-v4"])
+@pytest.mark.parametrize("rows", [4, 8])
+def test_all_rows_from_a_start_that_only_data_tells(rows: int, target: str) -> None:
+    def views(x: Any, buffer: Any, table: Any) -> tuple[Any, Any]:
+        return x, buffer.at[pl.ds(table[0] * 64, rows)]
+
+    _agree(sliced(((rows, 128), jnp.int8), ((rows, 128), jnp.int8), views), target)

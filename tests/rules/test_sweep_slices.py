@@ -67,7 +67,7 @@ def _part(choose: random.Random, extent: int, tiled: bool) -> tuple[str, int]:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("target", TPUS)
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", *TPUS])
 def test_slices(target: str) -> None:
     for kernel in samples(20, make):
         found, words = verdicts(kernel, target), refusal(kernel, target)

@@ -66,6 +66,8 @@ class Copied:
     target: RefFact
     remote: bool = False
     """Whether it goes to another device."""
+    whole: bool = False
+    """Whether both ends are whole buffers."""
 
 
 @record(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ Every number here was found by asking libtpu 0.0.48 for the least multiple that 
 from collections.abc import Iterator
 from typing import Literal
 
+from typedpallas import tpu
 from typedpallas.chips import Target, TpuTarget
 from typedpallas.events import Known, Slice, SlicePart
 from typedpallas.records import record
@@ -119,23 +120,62 @@ def of_copy(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
 
 
 def of_old_copy(event: Slice, width: int) -> Iterator[Misfit]:
-    """What a slice in HBM would have to be on TPU v2 and v3, where two rows of words are moved at a time: an even
-    number of them from an even one on, and for at most 128 whole words in a row a constant start.
+    """What a slice that a copy goes to or from would have to be on TPU v2 and v3, which move 1024 bytes at a time.
+
+    Those are two rows of 128 words, in any memory, and in HBM they start at an even row. For at most 128 whole words
+    in a row the start of a slice of HBM is a constant.
     """
+    in_hbm, packed = event.space in (tpu.HBM, tpu.ANY), packing(width)
     if len(event.parts) < 2:
+        yield from _old_units(event.parts[0], _OLD_ROWS * LANES * packed, in_hbm)
         return
-    narrow = event.parts[-1].extent <= LANES
-    for axis, part in enumerate(event.parts[:-1]):
-        if part.start is None and width == _WORD and narrow:
-            yield Misfit(axis, "constant", 1, "never")
+    rows, lanes, axis = event.parts[-2], event.parts[-1], len(event.parts) - 2
+    for at, part in enumerate(event.parts[:-1]):
+        if in_hbm and part.start is None and width == _WORD and lanes.extent <= LANES:
+            yield Misfit(at, "constant", 1, "never")
             return
-    rows, axis, unit = event.parts[-2], len(event.parts) - 2, _OLD_ROWS * packing(width)
-    if rows.whole or rows.squeezed or rows.size is None or not event.parts[-1].whole:
+    if rows.squeezed and width == _WORD:
+        yield Misfit(axis, "integer", _OLD_ROWS, "never")
+    elif not rows.squeezed and rows.size is not None:
+        yield from _old_rows(rows, axis, packed, in_hbm, one_tile=LANES in (lanes.size, max(lanes.extent, LANES)))
+
+
+def _old_units(part: SlicePart, unit: int, in_hbm: bool) -> Iterator[Misfit]:
+    """The same for an array of one dim."""
+    if part.whole or part.size is None:
         return
-    if rows.start is not None and rows.start % unit:
+    if in_hbm:
+        yield from _unless(part.divisible(unit), 0, "start", unit)
+    ends = part.start is not None and part.start + part.size == part.extent
+    if part.size % unit and not ends:
+        yield Misfit(0, "size", unit, "never")
+
+
+def _old_rows(rows: SlicePart, axis: int, packed: int, in_hbm: bool, *, one_tile: bool) -> Iterator[Misfit]:
+    """``one_tile``: whether no more than 128 lanes are taken, so that the next tile does not follow in memory."""
+    unit, size = _OLD_ROWS * packed, rows.size or 0
+    if size == rows.extent:
+        if packed == 1 and one_tile and size % unit:
+            yield Misfit(axis, "size", unit, "never")
+        return
+    if in_hbm and rows.start is not None and rows.start % unit:
         yield Misfit(axis, "start", unit, "never")
-    elif rows.size % unit:
+        return
+    ends = rows.start is not None and rows.start + size == rows.extent
+    if ends and packed > 1 and one_tile:
+        return  # it depends on how the array is tiled, which its rows decide
+    if ends and rows.start is not None and not one_tile:
+        size = -(-rows.extent // unit) * unit - rows.start  # what ends with the array is taken with its padding
+    if size % unit:
         yield Misfit(axis, "size", unit, "never")
+
+
+def is_odd_for_old(shape: tuple[int | None, ...], width: int) -> bool:
+    """Whether a copy of a whole array of this shape is none of whole kilobytes."""
+    if len(shape) < 2 or width != _WORD:
+        return False
+    rows, lanes = shape[-2], shape[-1]
+    return rows is not None and lanes is not None and lanes <= LANES and rows % _OLD_ROWS != 0
 
 
 def of_scalar_copy(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
@@ -210,8 +250,9 @@ def _words(part: SlicePart, axis: int, packed: int) -> Iterator[Misfit]:
 
 def _static_rows(part: SlicePart, start: int, size: int, tile: int, packed: int) -> bool:
     if start + size == part.extent:
+        head = -start % tile
         padded = -(-part.extent // tile) * tile - start
-        if _takes(start, padded, tile, packed):
+        if _takes(start, padded, tile, packed) or (head < size <= 2 * head and _takes(start, 2 * head, tile, packed)):
             # What ends with the array is taken with its padding, which an integer cannot take away again.
             return not part.squeezed or padded == 1
     return _takes(start, size, tile, packed) or size == part.extent

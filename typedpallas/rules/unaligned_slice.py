@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from typedpallas import tpu
-from typedpallas.events import Context, Event, Slice, SlicePart
-from typedpallas.rules import _tiles
+from typedpallas.events import Context, Copied, Event, Slice, SlicePart
+from typedpallas.rules import _blocks, _tiles
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -30,6 +30,9 @@ def _example(step: int) -> str:
     )
 
 
+_KILOBYTES = "this chip's copies move whole kilobytes, which are two rows of 128 words"
+
+
 class UnalignedSlice(Rule):
     """A slice that cuts the tiles in which a TPU keeps an array.
 
@@ -44,8 +47,10 @@ class UnalignedSlice(Rule):
     only when the kernel runs must be provably a multiple of 8 rows (up to 128 lanes, of whole words), or of 128
     lanes.
 
-    On TPU v2 and v3 copies from or to HBM move whole kilobytes: they take an even number of rows of 32-bit words from
-    an even one on and, where the elements have 32 bits and the array at most 128 lanes, from a constant one.
+    On TPU v2 and v3 copies move whole kilobytes, two rows of 128 words: slices take an even number of rows of 32-bit
+    words, in HBM from an even one on, or all rows of more than 128 lanes, and an integer takes no row away. Where the
+    elements have 32 bits and the array has at most 128 lanes, it has an even number of rows, and a slice of it in HBM
+    starts at a constant. Arrays of one dim are cut in units of 256 words.
 
     Mosaic proves less than is true: it multiplies, adds and follows `jnp.minimum`, `jnp.where` and remainders, but
     neither maxima nor bit operations; `pl.multiple_of` tells it the rest.
@@ -56,20 +61,24 @@ class UnalignedSlice(Rule):
     """
 
     slug = "unaligned-slice"
-    judges = (Slice,)
+    judges = (Slice, Copied)
     message = "slice of `{name}` is unaligned on axis {axis}: expected {expected}, found {found}"
     example = Example(bad=_example(4), good=_example(16), targets=("tpu-v5e", "tpu-7x"))
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
+        old = _tiles.is_old(context.target)
+        if isinstance(event, Copied):
+            yield from self._of_whole(event) if old else ()
+            return
         assert isinstance(event, Slice)
         width = _tiles.widths(event)
         if context.machine != "tpu" or width is None or not event.laid_out or not event.parts:
             return
         if any(part.stride != 1 for part in event.parts) or not _is_tiled(event):
             return
-        if event.op == "copy" and event.space in (tpu.HBM, tpu.ANY) and _tiles.is_old(context.target):
+        if event.op == "copy" and old:
             for misfit in _tiles.of_old_copy(event, width):
-                yield self._finding_of(event, misfit, certain=True)
+                yield self._finding_of(event, misfit, misfit.fit == "never", _KILOBYTES)
                 return
         look = _look(event)
         found = [list(look(event, width, tile)) for tile in _tiles.possible_tiles(event, width, context.target)]
@@ -77,7 +86,21 @@ class UnalignedSlice(Rule):
             certain = all(any(m.axis == misfit.axis and m.fit == "never" for m in other) for other in found)
             yield self._finding_of(event, misfit, certain and misfit.fit == "never")
 
-    def _finding_of(self, event: Slice, misfit: _tiles.Misfit, certain: bool) -> Finding:
+    def _of_whole(self, event: Copied) -> Iterator[Finding]:
+        """A copy of whole arrays on an old chip."""
+        shape = tuple(None if size is None else size.const for size in event.source.shape or ())
+        width = _blocks.bits(event.source.dtype)
+        if event.whole and width is not None and _tiles.is_odd_for_old(shape, width):
+            yield self.refuted(
+                name=event.source.name,
+                axis=len(shape) - 2,
+                expected="an even number of rows",
+                found=f"{shape[-2]} rows of at most {_tiles.LANES} words",
+                notes=(_KILOBYTES,),
+                help="copy an array with an even number of rows, of one dim, or of more than 128 lanes",
+            )
+
+    def _finding_of(self, event: Slice, misfit: _tiles.Misfit, certain: bool, why: str = "") -> Finding:
         part = event.parts[misfit.axis]
         step = None if part.start is not None else part.breaks(misfit.need)
         at = "" if step is None else ", ".join(f"{name} = {value}" for name, value in step.at.items())
@@ -89,7 +112,7 @@ class UnalignedSlice(Rule):
             expected=_expected(misfit),
             found=_found(part, misfit, step is not None),
             witness=f"at {at} it starts at {step.start} = {_cut(step.start, misfit.need)}" if step and at else "",
-            notes=(_why(event, misfit),),
+            notes=(why or _why(event, misfit),),
             help=_help(part, misfit),
         )
 
@@ -142,8 +165,6 @@ def _cut(start: int, need: int) -> str:
 
 
 def _why(event: Slice, misfit: _tiles.Misfit) -> str:
-    if misfit.what == "constant":
-        return "this chip's copies move whole kilobytes of HBM, which are two rows of 128 words"
     if misfit.axis == len(event.parts) - 1:
         return f"a register of a TPU core has {_tiles.LANES} lanes, and memory is cut accordingly"
     return f"{event.dtype} is kept in tiles of rows, so that rows are reached only from a tile's edge"

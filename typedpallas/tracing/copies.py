@@ -26,7 +26,9 @@ def events(eqn: Any, refs: Mapping[Any, RefFact]) -> Iterator[Copied | Semaphore
             misused = True
             yield SemaphoreMisuse(name=end.name, kind=kind(end.dtype), use=use, wanted="a buffer")
     if not misused:
-        yield Copied(source=ends[0], target=ends[1], remote=other is not None or device is not None)
+        remote = other is not None or device is not None
+        whole = not any(getattr(part, "transforms", ()) for part in named[:2])
+        yield Copied(source=ends[0], target=ends[1], remote=remote, whole=whole)
 
 
 def reading(eqn: Any, refs: Mapping[Any, RefFact]) -> Iterator[SemaphoreMisuse]:
