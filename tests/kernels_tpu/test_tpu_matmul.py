@@ -43,7 +43,7 @@ def test_int8_is_summed_exactly(raceless: Callable[..., Any]) -> None:
     np.testing.assert_allclose(found, sums * rows[:, None] * columns, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz"])
 def test_float8(raceless: Callable[..., Any], dtype: str) -> None:
     x, y = normal(dtype, 32, 256), normal(dtype, 256, 128)
     rows, columns = (RANDOM.random(n).astype(np.float32) for n in (32, 128))
