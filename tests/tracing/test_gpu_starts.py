@@ -24,6 +24,7 @@ class Start:
     array: tuple[int, ...] = (1024, 1024)
     layout: Layout = ((8, 64), 128)
     multiplied: bool = False
+    grid: tuple[int, ...] = (4,)
 
     def case(self) -> Case:
         """The kernel and its operands' types."""
@@ -32,9 +33,9 @@ class Start:
             "ys": plgpu.SMEM((64, 64) if self.multiplied else (8,), jnp.float16),
             "arrived": plgpu.Barrier(),
         }
-        run = plgpu.kernel(
-            self._body, out_type=S((64, 64), jnp.float16), scratch_types=scratch, grid=(4,), grid_names=("i",)
-        )
+        names = tuple("ijklm"[: len(self.grid)])
+        out = S((64, 64), jnp.float16)
+        run = plgpu.kernel(self._body, out_type=out, scratch_types=scratch, grid=self.grid, grid_names=names)
         return run, (S((16,), jnp.int32), S(self.array, jnp.float16))
 
     def _body(self, table: Any, x: Any, o: Any, *, xs: Any, ys: Any, arrived: Any) -> None:
@@ -98,12 +99,16 @@ TAKEN = {
     "columns": Start(_column(lambda i: i * 64)),
     "columns of a product": Start(_column(lambda i: i * 16), layout=None, multiplied=True),
     "integer": Start(lambda copy, i, t: copy(i, pl.ds(0, 64), pl.ds(0, 64)), (4, 1024, 1024)),
+    "a folded axis": Start(
+        lambda copy, i, t: copy(pl.ds(lax.axis_index("k"), 64), pl.ds(0, 64)), grid=(2, 1, 1, 1, 3)
+    ),
     "no tiles": Start(_row(lambda i, t: i), layout=None),
     "less than a tile": Start(WHOLE, (4, 1024)),
 }
 REFUSED = {
     "half a tile": Start(_row(lambda i, t: i * 4)),
     "any": Start(_row(lambda i, t: i)),
+    "one block": Start(_row(lambda i, t: i), grid=(1,)),
     "data": Start(_row(lambda i, t: t[i])),
     "sum": Start(_row(lambda i, t: i * 8 + 4)),
     "factors": Start(_row(lambda i, t: (i * 4) * (i * 2))),

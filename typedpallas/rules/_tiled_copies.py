@@ -86,6 +86,8 @@ def _misfit(axis: int, part: SlicePart, need: int) -> Misfit:
 def _found(part: SlicePart, need: int, broken: bool) -> str:
     if part.start is not None:
         return f"start {part.start}"
+    if part.multiple == 0:
+        return "a start that is always 0 in a way that the compiler does not see"
     if part.multiple % need == 0 and not broken:
         return f"a start that is a multiple of {part.multiple} in a way that the compiler does not see"
     if part.multiple > 1:

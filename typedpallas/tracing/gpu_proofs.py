@@ -6,6 +6,8 @@ product, both sides of sums, differences, remainders, minima, maxima and selects
 (`pl.multiple_of`) counts; shifts, quotients and what a loop carries do not.
 """
 
+from collections.abc import Collection
+
 from typedpallas.events import Known
 from typedpallas.tracing.ranges_points import Path, find
 from typedpallas.tracing.ranges_terms import Leaf, Term, leaves
@@ -15,11 +17,13 @@ _SEEN = (*_BOTH, "const", "leaf", "multiple", "mul", "div", "shift_left", "selec
 """Operations that nothing folds away before the lowering looks, other than on constants."""
 
 
-def proves(divisor: int, term: Term, path: Path) -> Known:
+def proves(divisor: int, term: Term, path: Path, indices: Collection[Leaf] = ()) -> Known:
     """Whether the lowering can tell that ``divisor`` divides the term.
 
     A proof holds on every path, so that a value that is no multiple, whatever the conditions, cannot be proved one.
     Where a loop is written out each copy has a constant, if it is not cut away for its conditions.
+
+    ``indices``: what the lowering never folds, even where it has one value only.
     """
     if _divides(divisor, term, {}):
         return "yes"
@@ -27,7 +31,7 @@ def proves(divisor: int, term: Term, path: Path) -> Known:
     if any(leaf.unrolled or not leaf.followed for leaf in used):
         written = all(leaf.unrolled for leaf in used) and "multiple" not in operations
         return "no" if written and find(term, path, lambda values: values % divisor != 0) else "unknown"
-    if operations.issubset(_SEEN) and all(_stays(leaf) for leaf in used):
+    if operations.issubset(_SEEN) and all(leaf in indices or _stays(leaf) for leaf in used):
         return "no"
     if "multiple" in operations:
         return "unknown"

@@ -1,7 +1,7 @@
 """Where the copies of a Mosaic GPU kernel start in global memory, in numbers and as its lowering sees them."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from typedpallas.events import Known, SlicePart, Step
@@ -9,7 +9,11 @@ from typedpallas.tracing import gpu_proofs, gpu_refs, ranges_devices, ranges_wal
 from typedpallas.tracing.ranges_bounds import Bounds, bounds
 from typedpallas.tracing.ranges_frames import Frame, Part, Walk, handles
 from typedpallas.tracing.ranges_points import Path, find
+from typedpallas.tracing.ranges_terms import Leaf
 from typedpallas.tracing.walk import KernelCall
+
+_GRID_AXES = 3
+"""Of a GPU. The lowering computes the numbers of more axes from one of these, and folds those of one step."""
 
 type Ways = Mapping[int, Sequence[tuple[SlicePart, ...]]]
 """By the `id` of a copy's equation: the parts of the array that it copies, for each way to come there."""
@@ -25,9 +29,10 @@ def starts(kernel: KernelCall) -> Ways:
     walk = Walk((), kernel.backend, axes={**ranges_devices.mesh_axes(kernel), **axes})
     walk.run(kernel.jaxpr, Frame({}, {}, Path()))
     known: Bounds = {}
+    kept = [walk.places[name] for name in axes if name in walk.places and len(mesh.grid) <= _GRID_AXES]
     found: dict[int, list[tuple[SlicePart, ...]]] = defaultdict(list)
     for eqn, parts, path in walk.bulk:
-        found[id(eqn)].append(tuple(_measured(axis, part, path, known) for axis, part in enumerate(parts)))
+        found[id(eqn)].append(tuple(_measured(axis, part, path, known, kept) for axis, part in enumerate(parts)))
     return found
 
 
@@ -40,13 +45,13 @@ def _copy(walk: Walk, eqn: Any, frame: Frame) -> None:
     walk.bulk.append((eqn, parts, frame.path))
 
 
-def _measured(axis: int, part: Part, path: Path, known: Bounds) -> SlicePart:
+def _measured(axis: int, part: Part, path: Path, known: Bounds, indices: Collection[Leaf]) -> SlicePart:
     term, extent = part.start, part.extent or 0
     if term is None or part.stride != 1:
         return SlicePart(axis=axis, extent=extent, start=None, size=part.size, squeezed=part.squeezed)
 
     def proves(divisor: int) -> Known:
-        return gpu_proofs.proves(divisor, term, path)
+        return gpu_proofs.proves(divisor, term, path, indices)
 
     def breaks(divisor: int) -> Step | None:
         found = find(term, path, lambda values: values % divisor != 0)

@@ -28,6 +28,12 @@ _SUMS = {
     "float8_e4m3fn": ("float32", "float16"),
 }
 _BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "int8": 8, "int16": 16, "int32": 32, "float8_e4m3fn": 8}
+_FORMS = (
+    *("i", "i * 4", "i * 8", "i * 16 + 8 - 8", "(i * 2) * 8", "i << 3", "i // 2 * 8", "i * 64 // 8"),
+    *("jnp.minimum(i * 8, 16)", "jnp.maximum(i * 8, 0)", "lax.rem(i * 8, 16)", "pl.multiple_of(i, 8)", "i * 8 & -8"),
+    *("jnp.where(i > 0, i * 8, 0)", "jnp.where(i > 0, i * 4, 0)", "lax.cond(i > 0, lambda: i * 8, lambda: i)"),
+)
+"""Starts of copies, 0 at the first block, that are or are not seen to be multiples of a tile's rows."""
 type Layout = tuple[tuple[int, int] | None, int | None]
 
 
@@ -187,6 +193,8 @@ class MosaicCopy(Case):
     dtype: str
     layout: Layout
     slots: int
+    form: str | None = None
+    """How the second-to-last dim's start is written: of the block's number ``i``, which is 0."""
     before: bool = False
     """Whether the target is older than Hopper: threads copy in, values go out."""
     limit: int = 232448
@@ -209,7 +217,11 @@ class MosaicCopy(Case):
             box[-2] //= 2
         start = rng.choice((0, 1)) if not whole and len(box) > 1 else 0
         found = layout(rng, _BITS[dtype], 0.3) if len(box) > 1 else (None, None)
-        return cls(array, tuple(box), start, dtype, found, rng.choice((1, 1, 2)))
+        slots = rng.choice((1, 1, 2))
+        form = rng.choice(_FORMS) if len(box) > 1 and rng.random() < 0.4 else None
+        if len(box) > 1 and rng.random() < 0.15:
+            array = (*array[:-2], array[-2] + rng.choice((0, 4, 8)), array[-1] + rng.choice((8, 16, 32)))
+        return cls(array, tuple(box), 0 if form else start, dtype, found, slots, form)
 
     def on(self, target: str) -> Self:
         """As the target copies; where values go out, they have to fill a warpgroup's registers."""
@@ -218,7 +230,9 @@ class MosaicCopy(Case):
         if chip.capability >= (9, 0):
             return self
         array, box = (*self.array[:-1], 128), (*self.box[:-1], 128 if self.box[-1] > 16 else 64)
-        return replace(self, before=True, array=array, box=box, layout=(None, None), limit=chip.shared_memory_bytes)
+        return replace(
+            self, before=True, array=array, box=box, layout=(None, None), form=None, limit=chip.shared_memory_bytes
+        )
 
     @property
     def _part(self) -> tuple[list[str], tuple[slice | int, ...]]:
@@ -226,7 +240,10 @@ class MosaicCopy(Case):
         starts = [0] * len(self.box)
         if len(self.box) > 1 and self.box[-2] < self.array[-2]:
             starts[-2] = self.start * self.box[-2] if (self.start + 1) * self.box[-2] <= self.array[-2] else 0
-        texts = ["0"] * outer + [f"pl.ds({s}, {b})" for s, b in zip(starts, self.box, strict=True)]
+        written = [str(start) for start in starts]
+        if self.form:
+            written[-2] = self.form
+        texts = ["0"] * outer + [f"pl.ds({s}, {b})" for s, b in zip(written, self.box, strict=True)]
         slices = [0] * outer + [slice(s, s + b) for s, b in zip(starts, self.box, strict=True)]
         return texts, tuple(slices)
 
@@ -249,6 +266,7 @@ class MosaicCopy(Case):
 ARGS = (jax.ShapeDtypeStruct({self.array!r}, jnp.{self.dtype}),)
 
 def kernel(x, o, buffer, arrived):
+{"    i = lax.axis_index('i')" if self.form else ""}
 {copies}
 
 def run(x, interpret=False):
@@ -259,6 +277,7 @@ def run(x, interpret=False):
             plgpu.SMEM({shape!r}, jnp.{self.dtype}, transforms={layout_text(self.layout)}),
             plgpu.Barrier(),
         ],
+        {"grid=(1,), grid_names=('i',)," if self.form else ""}
         interpret={INTERPRET},
     )(x)
 """
