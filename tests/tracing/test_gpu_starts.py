@@ -161,3 +161,31 @@ def test_the_error_names_a_step_at_which_no_tile_starts() -> None:
     text = str(tp.check(run, *args, target="h100"))
     assert 'at axis_index("i") = 1 it starts at 4 = 0*8 + 4' in text
     assert "multiple_of(start, 8)" in text
+
+
+COLUMNS = [
+    ((64, 8), (pl.ds(0, 64), 3)),
+    ((64, 64, 8), (pl.ds(0, 64), pl.ds(0, 64), 3)),
+    ((64, 8, 8), (pl.ds(0, 64), 3)),
+]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("array", "part"), COLUMNS)
+def test_an_integer_takes_the_last_dim_away_only_where_the_copy_engine_can(
+    array: tuple[int, ...], part: tuple[Any, ...]
+) -> None:
+    """The last case takes a dim away that is not the last one."""
+    box = jnp.empty(array)[tuple(slice(0, one.size) if hasattr(one, "size") else one for one in part)].shape
+
+    def kernel(x: Any, o: Any, buffer: Any, arrived: Any) -> None:
+        plgpu.copy_gmem_to_smem(x.at[part], buffer, arrived)
+        plgpu.barrier_wait(arrived)
+        plgpu.copy_smem_to_gmem(buffer, o)
+        plgpu.wait_smem_to_gmem(0)
+
+    scratch = [plgpu.SMEM(box, jnp.float16), plgpu.Barrier()]
+    case = plgpu.kernel(kernel, out_type=S(box, jnp.float16), scratch_types=scratch), (S(array, jnp.float16),)
+    whole = len(part) < len(array)
+    assert flagged(case, "h100") == (set() if whole else {"tma-box"})
+    assert bool(refused(case, "h100")) != whole

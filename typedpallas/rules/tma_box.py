@@ -54,7 +54,7 @@ class TmaBox(Rule):
     """A copy between global and shared memory that the copy engine (TMA) cannot do in one piece.
 
     It moves a box of at most 5 dims and at most 256 elements along each, a multiple of 16 bytes along the last, from
-    an array whose rows are a multiple of 16 bytes apart. A tiling of the buffer splits two dims in four: it shortens
+    an array whose rows are a multiple of 16 bytes apart; an integer does not take the last dim away. A tiling of the buffer splits two dims in four: it shortens
     the box and adds to its dims; dims of one element and dims that are indexed away count little.
 
     Machines: GPU (Mosaic GPU) from compute capability 9.0 on. Source: its lowering, asked over shapes, boxes, element
@@ -89,6 +89,14 @@ class TmaBox(Rule):
 
     def _last(self, event: BulkCopy) -> Iterator[Finding]:
         kept = [size for size, gone in zip(event.box, event.squeezed, strict=True) if not gone]
+        if kept and event.squeezed[-1] and (event.array[-1] or 1) > 1:
+            yield self.refuted(
+                name=event.name,
+                expected="elements that are next to each other",
+                found=f"elements {event.array[-1]} apart, as an integer takes the last dim away",
+                help="slice the last dim, or transpose the array before the kernel",
+            )
+            return
         last = kept[-1] if kept else None
         if last is None or last * event.bits % _BITS == 0 or self._alone(event):
             return
