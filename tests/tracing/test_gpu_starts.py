@@ -103,7 +103,6 @@ TAKEN = {
         lambda copy, i, t: copy(pl.ds(lax.axis_index("k"), 64), pl.ds(0, 64)), grid=(2, 1, 1, 1, 3)
     ),
     "no tiles": Start(_row(lambda i, t: i), layout=None),
-    "less than a tile": Start(WHOLE, (4, 1024)),
 }
 REFUSED = {
     "half a tile": Start(_row(lambda i, t: i * 4)),

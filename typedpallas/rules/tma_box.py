@@ -54,8 +54,9 @@ class TmaBox(Rule):
     """A copy between global and shared memory that the copy engine (TMA) cannot do in one piece.
 
     It moves a box of at most 5 dims and at most 256 elements along each, a multiple of 16 bytes along the last, from
-    an array whose rows are a multiple of 16 bytes apart; an integer does not take the last dim away. A tiling of the buffer splits two dims in four: it shortens
-    the box and adds to its dims; dims of one element and dims that are indexed away count little.
+    an array whose rows are a multiple of 16 bytes apart; an integer does not take the last dim away. A tiling of the
+    buffer splits two dims in four: it shortens the box and adds to its dims; dims of one element and dims that are
+    indexed away count little.
 
     Machines: GPU (Mosaic GPU) from compute capability 9.0 on. Source: its lowering, asked over shapes, boxes, element
     types and tilings on h100; CUDA's limits of a tensor map.
