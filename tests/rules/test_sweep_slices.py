@@ -75,3 +75,27 @@ def test_slices(target: str) -> None:
         assert words or not refuted(said), f"{kernel.words} on {target}: taken, but {said}"
         if any(part in words for part in (*WORDS, *ALSO)):
             assert said, f"{kernel.words} on {target}: not noticed: {words[:300]}"
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize(
+    ("extent", "start", "size"),
+    [(1, 0, 1), (100, 0, 100), (128, 0, 128), (256, 0, 256), (512, 0, 512), (640, 0, 640), (2048, 256, 512)],
+)
+def test_stores_of_part_of_a_word_of_one_dim(extent: int, start: int, size: int, dtype: str, target: str) -> None:
+    def kernel(o: Any, scratch: Any) -> None:
+        scratch[pl.ds(start, size)] = jnp.zeros((size,), dtype)
+        o[...] = jnp.zeros((8, 128), jnp.float32)
+
+    def run() -> jax.Array:
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+            scratch_shapes=[pltpu.VMEM((extent,), dtype)],
+        )()
+
+    stored = Kernel(f"{size} from {start} of {extent} {dtype}", run, ())
+    said, words = refuted(verdicts(stored, target)) & MINE, refusal(stored, target)
+    assert bool(said) == ("subelement masking" in words), f"{stored.words} on {target}: {said}, but {words[:200]}"

@@ -22,6 +22,8 @@ _HIGH_SCRATCH = {**_HIGH, 16: 16}
 """The same for buffers that a kernel makes on a chip of the 7th generation."""
 _SCRATCH_GENERATION = 7
 _OLD_GENERATION = 3
+_UNMASKED = {16: 3, 8: 4}
+"""The last generation that cannot store part of a word, by the bits of an element."""
 _OLD_ROWS = 2
 """How many rows of 128 words an old chip's copies move at a time: 1024 bytes."""
 
@@ -76,6 +78,23 @@ def possible_tiles(event: Slice, width: int, target: Target | None) -> list[int]
 def is_old(target: Target | None) -> bool:
     """Whether a chip's copies move whole kilobytes of HBM."""
     return isinstance(target, TpuTarget) and target.generation <= _OLD_GENERATION
+
+
+def of_masked_store(event: Slice, width: int, target: Target | None) -> Iterator[Misfit]:
+    """What a store to an array of one dim would have to be where a chip cannot mask part of a word: whole rows of it.
+
+    Elements of 16 bits on v2 and v3, of 8 bits on v4 too.
+    """
+    newest = _UNMASKED.get(width)
+    if newest is None or not isinstance(target, TpuTarget) or target.generation > newest or len(event.parts) != 1:
+        return
+    part, unit = event.parts[0], LANES * packing(width)
+    if part.squeezed or part.size is None:
+        return
+    if part.start is not None and part.start % unit:
+        yield Misfit(0, "start", unit, "never")
+    elif part.size % unit:
+        yield Misfit(0, "size", unit, "never")
 
 
 def of_access(event: Slice, width: int, tile: int) -> Iterator[Misfit]:

@@ -32,6 +32,8 @@ def _example(step: int) -> str:
 
 _KILOBYTES = "this chip's copies move whole kilobytes, which are two rows of 128 words"
 
+_UNMASKED = "this chip stores no part of a row of 128 words of an array of one dim: it has no mask for it"
+
 
 class UnalignedSlice(Rule):
     """A slice that cuts the tiles in which a TPU keeps an array.
@@ -51,6 +53,7 @@ class UnalignedSlice(Rule):
     words, in HBM from an even one on, or all rows of more than 128 lanes, and an integer takes no row away. Where the
     elements have 32 bits and the array has at most 128 lanes, it has an even number of rows, and a slice of it in HBM
     starts at a constant. Arrays of one dim are cut in units of 256 words.
+    Stores to arrays of one dim take whole rows of 128 words where the elements have 16 bits (v2, v3) or 8 (v4, too).
 
     Mosaic proves less than is true: it multiplies, adds and follows `jnp.minimum`, `jnp.where` and remainders, but
     neither maxima nor bit operations; `pl.multiple_of` tells it the rest.
@@ -79,6 +82,10 @@ class UnalignedSlice(Rule):
         if event.op == "copy" and old:
             for misfit in _tiles.of_old_copy(event, width):
                 yield self._finding_of(event, misfit, misfit.fit == "never", _KILOBYTES)
+                return
+        if event.op == "store":
+            for misfit in _tiles.of_masked_store(event, width, context.target):
+                yield self._finding_of(event, misfit, certain=True, why=_UNMASKED)
                 return
         look = _look(event)
         found = [list(look(event, width, tile)) for tile in _tiles.possible_tiles(event, width, context.target)]
@@ -182,6 +189,8 @@ def _help(part: SlicePart, misfit: _tiles.Misfit) -> str:
         assert part.size is not None
         down, up = part.size // need * need, -(-part.size // need) * need
         sizes = [size for size in (down, up) if 0 < size <= part.extent]
+        if not sizes:
+            return f"give it {up} elements, a multiple of {need}"
         return f"use a size of {' or '.join(map(str, sizes)) or part.extent}"
     if part.start is not None:
         down = part.start // need * need

@@ -21,7 +21,10 @@ _MOST_COPIES = 64
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
-    """One `Slice` for each index that is not just all of its ref, at its line; the same one twice is one."""
+    """One `Slice` for each index that is not just all of its ref, at its line; the same one twice is one.
+
+    A store to all of an array of one dim is one too: some chips have no mask for its end.
+    """
     known: Bounds = {}
     seen: set[object] = set()
     layouts, users = _Layouts(kernel), Users()
@@ -31,8 +34,11 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     yield from ranges_scalars.events(uses, kernel.name)
     for use in uses:
         place = jaxapi.place(use.eqn)
+        if use.op == "store" and not use.views and len(use.buffer.memory or ()) == len(use.buffer.axes) == 1:
+            whole = tuple(SlicePart(axis=None, extent=n, start=0, size=n) for n in use.buffer.memory or ())
+            yield Located(layouts.slice(use.op, use.buffer, whole), place, kernel.name)
         for number, (buffer, parts) in enumerate(_addressed(use)):
-            if all(_is_whole(part) for part in parts):
+            if all(_is_whole(part) for part in parts) and not (use.op == "store" and len(buffer.memory or ()) == 1):
                 continue
             key = (use.op, id(use.buffer), number, tuple(map(_key, parts)), place if use.op != "copy" else None)
             if key in seen:
