@@ -280,7 +280,9 @@ def _cut(view: View) -> bool:
 
 
 def _keeps_tiles(view: View) -> bool:
-    """Whether the last two dims of a view are those of its buffer."""
+    """Whether the last two dims of a view are those of its buffer, which is no union that others lay out, too."""
+    if type(view.aval).__name__ == "AbstractRefUnion" and view.tile is None:
+        return False
     return view.shape is not None and not view.transposed and not any(view.squeezed[-2:])
 
 
