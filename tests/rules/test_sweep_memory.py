@@ -182,3 +182,24 @@ def test_tables_in_scalar_memory(target: str) -> None:
         assert words or "smem-overflow" not in refuted(found), f"{kernel.words} on {target}: taken, but {found}"
         if "smem" in words:
             assert "smem-overflow" in found, f"{kernel.words} on {target}: not noticed: {words[:200]}"
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", "tpu-v4"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(("operands", "rows"), [(1, 3072), (1, 4096), (2, 2048), (2, 3072), (3, 2048), (3, 3072)])
+def test_16_bits_that_old_chips_widen(operands: int, rows: int, dtype: str, target: str) -> None:
+    """They are written out to VMEM, which no window shows: left open where that may not fit."""
+    rows = rows * 2 // jnp.dtype(dtype).itemsize
+    block = jax.ShapeDtypeStruct((rows, 512), jnp.dtype(dtype))
+
+    def kernel(*refs: jax.Ref) -> None:
+        *inputs, result = refs
+        result[...] = sum((x[...] for x in inputs[1:]), inputs[0][...] * 2)
+
+    run = pl.pallas_call(kernel, out_shape=block)
+    summed = Kernel(f"{operands} of {rows} rows of {dtype}", run, (block,) * operands)
+    said, refused = verdicts(summed, target).get("vmem-overflow"), refusal(summed, target)
+    assert said != "refuted" or refused, f"{summed.words} on {target}: {said}, but taken"
+    assert said or "memory space vmem" not in refused, f"{summed.words} on {target}: not noticed: {refused[:200]}"
+    assert not said or dtype == "bfloat16"

@@ -38,9 +38,10 @@ class VmemOverflow(Rule):
     stays costs one. Buffers are padded to tiles of 8 rows and 128 lanes. A kernel gets 16 or 32 MiB unless it asks
     for more with `vmem_limit_bytes`; asking for more than the chip has is allowed and gives what the chip has.
 
-    What the compiler keeps for itself (temporaries) is only bounded, usually by the result of a matrix product. Where
-    the rest fits, and does not with that much more, the verdict is left open. Where XLA may keep a whole array in
-    VMEM around the kernel, its window may cost nothing: then the verdict is left open too. So it is for scratch that
+    What the compiler keeps for itself (temporaries) is only bounded, usually by the result of a matrix product, on
+    v2 and v3 also by two values of 16 bits, which these chips widen to 32 before they compute with them. Where the
+    rest fits, and does not with that much more, the verdict is left open. Where XLA may keep a whole array in VMEM
+    around the kernel, its window may cost nothing: then the verdict is left open too. So it is for scratch that
     a store fills before anything is loaded from it, which the compiler may do without.
 
     Machines: TPU. Source: libtpu, whose message says what a kernel asked for, over generated kernels on v4 to 7x;

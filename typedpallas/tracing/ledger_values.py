@@ -38,6 +38,24 @@ def alive(jaxpr: Any, product: int) -> int:
     return _most(jaxpr) * 3 // 2 if turned else 0
 
 
+def widened(jaxpr: Any) -> int:
+    """Bytes that v2 and v3 may take for 16-bit values that are computed with: the two largest, in 32 bits each.
+
+    Measured on v3 over sums, products, selects and exponentials of bf16 and f32 blocks: two operands of 16 bits cost
+    up to twice their size each, one costs it once, copies and values of 32 bits cost nothing.
+    """
+    found = {
+        var: 2 * _bytes(var)
+        for eqn in jaxpr.eqns
+        if eqn.primitive.name not in (*_ACCESSES, "dot_general")
+        for var in eqn.invars
+        if not jaxapi.is_literal(var) and not jaxapi.is_ref(var.aval) and _bits(var.aval) == _WORD_BITS // 2
+    }
+    inner = [widened(opened) for eqn in jaxpr.eqns for opened in jaxapi.inner_jaxprs(eqn)]
+    here = sum(sorted(found.values())[-2:])
+    return max(here and here + _TILE, *inner, 0)  # the compiler has a tile of its own beside them
+
+
 def _shares(jaxpr: Any, size: int) -> bool:
     """Whether a value of at least ``size`` bytes is used more than once, or two products give such values.
 

@@ -19,6 +19,8 @@ from typedpallas.tracing.walk import KernelCall, Operand
 _WORD_BITS = 32
 _RESERVED = 8 << 20
 """XLA keeps no array in VMEM that leaves less than this for everything else. Bytes; a bound from below."""
+_LAST_OF_32_BITS = 3
+"""The last generation that computes in 32 bits only: it keeps what it widened in VMEM where no register holds it."""
 _FIRST_PREFETCHING_GENERATION = 7
 """From this generation on, XLA copies the program's own arguments to VMEM ahead of a kernel where they fit."""
 
@@ -54,7 +56,7 @@ def use(kernel: KernelCall, target: TpuTarget) -> MemoryUse | None:
     if windows is None or scratch is None:
         return None
     limit, source = _limit(kernel, target)
-    items = (*(window.item() for window in windows), *scratch, *_temporaries(kernel.jaxpr))
+    items = (*(window.item() for window in windows), *scratch, *_temporaries(kernel.jaxpr, target))
     return MemoryUse(
         space="vmem",
         items=tuple(sorted(items, key=lambda item: -item.high)),
@@ -190,13 +192,16 @@ def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
     return found
 
 
-def _temporaries(jaxpr: Any) -> list[MemoryItem]:
+def _temporaries(jaxpr: Any, target: TpuTarget) -> list[MemoryItem]:
     """Room that the compiler may keep for values: the largest matrix product before it is stored, or all at once."""
     largest, how = 0, ""
     for shape, bits in _products(jaxpr):
         high = padded(shape, bits)[1]
         if high > largest:
             largest, how = high, f"up to the product of {_written(shape, bits)}"
+    wide = ledger_values.widened(jaxpr) if target.generation <= _LAST_OF_32_BITS else 0
+    if wide > largest:
+        largest, how = wide, "up to two values of 16 bits, widened to 32"
     usual, alive = largest, ledger_values.alive(jaxpr, largest)
     if alive > largest:
         largest, how = alive, "up to all values that are alive at once"
