@@ -99,3 +99,32 @@ def test_stores_of_part_of_a_word_of_one_dim(extent: int, start: int, size: int,
     stored = Kernel(f"{size} from {start} of {extent} {dtype}", run, ())
     said, words = refuted(verdicts(stored, target)) & MINE, refusal(stored, target)
     assert bool(said) == ("subelement masking" in words), f"{stored.words} on {target}: {said}, but {words[:200]}"
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", "tpu-v4"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("load", [True, False])
+@pytest.mark.parametrize("step", [128, 256, 512, 1024])
+def test_starts_in_one_dim_that_only_data_tells(step: int, load: bool, dtype: str, target: str) -> None:
+    def kernel(s: Any, o: Any, whole: Any, part: Any) -> None:
+        index = pl.ds(s[0] * step, 1024)
+        if load:
+            part[...] = whole[index]
+        else:
+            whole[index] = part[...]
+        o[...] = jnp.zeros((8, 128), jnp.float32)
+
+    def run(s: jax.Array) -> jax.Array:
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+            in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)],
+            scratch_shapes=[pltpu.VMEM((4096,), dtype), pltpu.VMEM((1024,), dtype)],
+        )(s)
+
+    used = Kernel(
+        f"{'load' if load else 'store'} of {dtype} from *{step}", run, (jax.ShapeDtypeStruct((1,), "int32"),)
+    )
+    said, words = refuted(verdicts(used, target)) & MINE, refusal(used, target)
+    assert bool(said) == bool(words), f"{used.words} on {target}: {said}, but {words[:200]}"

@@ -97,6 +97,12 @@ def of_masked_store(event: Slice, width: int, target: Target | None) -> Iterator
         yield Misfit(0, "size", unit, "never")
 
 
+def of_old_access(event: Slice, width: int) -> Iterator[Misfit]:
+    """What a load or store of an array of one dim would have to be on TPU v2 and v3, whose tiles are twice as long."""
+    if len(event.parts) == 1:
+        yield from _start(event.parts[0], 0, _OLD_ROWS * LANES * packing(width))
+
+
 def of_access(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
     """What a load or store would have to be: starts that are no constants must be multiples of tiles."""
     lanes = event.parts[-1]

@@ -53,6 +53,7 @@ class UnalignedSlice(Rule):
     words, in HBM from an even one on, or all rows of more than 128 lanes, and an integer takes no row away. Where the
     elements have 32 bits and the array has at most 128 lanes, it has an even number of rows, and a slice of it in HBM
     starts at a constant. Arrays of one dim are cut in units of 256 words.
+    Loads and stores of arrays of one dim start at multiples of as many where the start is no constant.
     Stores to arrays of one dim take whole rows of 128 words where the elements have 16 bits (v2, v3) or 8 (v4, too).
 
     Mosaic proves less than is true: it multiplies, adds and follows `jnp.minimum`, `jnp.where` and remainders, but
@@ -86,6 +87,10 @@ class UnalignedSlice(Rule):
         if event.op == "store":
             for misfit in _tiles.of_masked_store(event, width, context.target):
                 yield self._finding_of(event, misfit, certain=True, why=_UNMASKED)
+                return
+        if event.op in ("load", "store") and old:
+            for misfit in _tiles.of_old_access(event, width):
+                yield self._finding_of(event, misfit, misfit.fit == "never")
                 return
         look = _look(event)
         found = [list(look(event, width, tile)) for tile in _tiles.possible_tiles(event, width, context.target)]
