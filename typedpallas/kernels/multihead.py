@@ -1,8 +1,9 @@
 """Attention with every mask, on any machine: the Hopper kernels where they fit, plain XLA elsewhere."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +120,8 @@ def _on_hopper(q: jax.Array, k: jax.Array, v: jax.Array, segments: Segments, opt
     if segments is not None:
         lowest = int(np.iinfo(np.int32).min)
         segments = _padded(segments[0], 0), _padded(segments[1], lowest)
-    out, lse = _kernels(*(_padded(x, 0) for x in (q, k, v)), segments, options)
+    padded = (_padded(x, 0) for x in (q, k, v))
+    out, lse = cast("tuple[jax.Array, jax.Array]", _kernels(*padded, segments, options))
     return out[:, :queries], lse[:, :, :queries]
 
 
@@ -140,7 +142,7 @@ def _kernels(q: jax.Array, k: jax.Array, v: jax.Array, segments: Segments, optio
 
 
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, segments: Segments, options: _Options) -> Any:
-    out, lse = _kernels(q, k, v, segments, options)
+    out, lse = cast("tuple[jax.Array, jax.Array]", _kernels(q, k, v, segments, options))
     return (out, lse), (q, k, v, out, lse, segments)
 
 
@@ -150,8 +152,13 @@ def _backward(options: _Options, kept: Any, gradients: Any) -> tuple[Any, ...]:
     q, k, v, out, lse, segments = kept
     none = None if segments is None else tuple(np.zeros(x.shape, jax.dtypes.float0) for x in segments)
     if q.shape[3] > 128:
-        pull = jax.vjp(lambda q, k, v: reference(q, k, v, segments, options), q, k, v)[1]
-        return *pull(gradients), none
+
+        def plain(q: jax.Array, k: jax.Array, v: jax.Array) -> Any:
+            return reference(q, k, v, segments, options)
+
+        pull = cast("Callable[[Any], tuple[jax.Array, ...]]", jax.vjp(plain, q, k, v)[1])
+        d_q, d_k, d_v = pull(gradients)
+        return d_q, d_k, d_v, none
     d_out, d_lse = gradients
     o = options
     found = attention_backward(

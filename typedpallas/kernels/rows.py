@@ -6,6 +6,7 @@ One stream of rows through shared memory is faster for one of them: the layer no
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 from typing import Literal as L
 
 import jax
@@ -85,7 +86,7 @@ def softmax(x: jax.Array) -> jax.Array:
     Returns:
         The shape and type of ``x``; computed in float32, as its gradient is.
     """
-    return _softmax(x)
+    return cast("jax.Array", _softmax(x))
 
 
 def rms_norm(x: jax.Array, weight: jax.Array, *, epsilon: float = 1e-5) -> jax.Array:
@@ -99,7 +100,7 @@ def rms_norm(x: jax.Array, weight: jax.Array, *, epsilon: float = 1e-5) -> jax.A
     Returns:
         The shape and type of ``x``; computed in float32.
     """
-    return _rms_norm(epsilon, x, weight)
+    return cast("jax.Array", _rms_norm(epsilon, x, weight))
 
 
 def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, *, epsilon: float = 1e-5) -> jax.Array:
@@ -114,16 +115,16 @@ def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, *, epsilon: flo
     Returns:
         The shape and type of ``x``; computed in float32.
     """
-    return _layer_norm(epsilon, x, weight, bias)
+    return cast("jax.Array", _layer_norm(epsilon, x, weight, bias))
 
 
 @jax.custom_vjp
-def _softmax(x: jax.Array) -> jax.Array:
+def _softmax(x: jax.Array) -> Any:
     return _run("softmax", softmax_kernel, x, ())
 
 
 def _softmax_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    out = _softmax(x)
+    out = cast("jax.Array", _softmax(x))
     return out, out
 
 
@@ -136,12 +137,13 @@ _softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _rms_norm(epsilon: float, x: jax.Array, weight: jax.Array) -> jax.Array:
+def _rms_norm(epsilon: float, x: jax.Array, weight: jax.Array) -> Any:
     return _run("rms_norm", rms_norm_kernel, x, (weight,), epsilon=epsilon)
 
 
 def _rms_norm_forward(epsilon: float, x: jax.Array, weight: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    return _rms_norm(epsilon, x, weight), (x, weight)
+    out = cast("jax.Array", _rms_norm(epsilon, x, weight))
+    return out, (x, weight)
 
 
 def _rms_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
@@ -155,14 +157,15 @@ _rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _layer_norm(epsilon: float, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+def _layer_norm(epsilon: float, x: jax.Array, weight: jax.Array, bias: jax.Array) -> Any:
     return _run("layer_norm", layer_norm_kernel, x, (weight, bias), epsilon=epsilon)
 
 
 def _layer_norm_forward(
     epsilon: float, x: jax.Array, weight: jax.Array, bias: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    return _layer_norm(epsilon, x, weight, bias), (x, weight, bias)
+    out = cast("jax.Array", _layer_norm(epsilon, x, weight, bias))
+    return out, (x, weight, bias)
 
 
 def _layer_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
