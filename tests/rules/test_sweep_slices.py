@@ -128,3 +128,25 @@ def test_starts_in_one_dim_that_only_data_tells(step: int, load: bool, dtype: st
     )
     said, words = refuted(verdicts(used, target)) & MINE, refusal(used, target)
     assert bool(said) == bool(words), f"{used.words} on {target}: {said}, but {words[:200]}"
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v4"])
+@pytest.mark.parametrize(("dtype", "rows"), [("int8", 3), ("int8", 4), ("int8", 5), ("bfloat16", 2), ("bfloat16", 3)])
+@pytest.mark.parametrize("step", [2, 4, 8])
+def test_starts_in_few_narrow_rows(step: int, rows: int, dtype: str, target: str) -> None:
+    def kernel(s: Any, o: Any, whole: Any, part: Any) -> None:
+        whole[pl.ds(s[0] * step, rows), :] = part[...]
+        o[...] = jnp.zeros((8, 128), jnp.float32)
+
+    def run(s: jax.Array) -> jax.Array:
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+            in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)],
+            scratch_shapes=[pltpu.VMEM((rows, 128), dtype)] * 2,
+        )(s)
+
+    used = Kernel(f"{rows} rows of {dtype} from *{step}", run, (jax.ShapeDtypeStruct((1,), "int32"),))
+    said, words = refuted(verdicts(used, target)) & MINE, refusal(used, target)
+    assert bool(said) == bool(words), f"{used.words} on {target}: {said}, but {words[:200]}"

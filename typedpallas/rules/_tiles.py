@@ -98,9 +98,11 @@ def of_masked_store(event: Slice, width: int, target: Target | None) -> Iterator
 
 
 def of_old_access(event: Slice, width: int) -> Iterator[Misfit]:
-    """What a load or store of an array of one dim would have to be on TPU v2 and v3, whose tiles are twice as long."""
+    """What a load or store would have to be on TPU v2 and v3, where the smallest tiles are twice as large."""
     if len(event.parts) == 1:
         yield from _start(event.parts[0], 0, _OLD_ROWS * LANES * packing(width))
+    elif width < _WORD:  # the smallest tile has two rows of words
+        yield from _start(event.parts[-2], len(event.parts) - 2, _OLD_ROWS * packing(width))
 
 
 def of_access(event: Slice, width: int, tile: int) -> Iterator[Misfit]:
