@@ -21,6 +21,8 @@ _HIGH = {32: 8, 16: 8, 8: 32, 4: 64}
 _HIGH_SCRATCH = {**_HIGH, 16: 16}
 """The same for buffers that a kernel makes on a chip of the 7th generation."""
 _SCRATCH_GENERATION = 7
+_HIGH_OLD = {**_HIGH, 8: 8}
+"""The same for any buffer on TPU v2 and v3."""
 _OLD_GENERATION = 3
 _UNMASKED = {16: 3, 8: 4}
 """The last generation that cannot store part of a word, by the bits of an element."""
@@ -46,9 +48,9 @@ def packing(width: int) -> int:
     return _WORD // width
 
 
-def tile_rows(rows: int, width: int, *, scratch_of_7: bool = False) -> int:
+def tile_rows(rows: int, width: int, *, scratch_of_7: bool = False, old: bool = False) -> int:
     """The rows of a tile of an array with so many rows."""
-    high = (_HIGH_SCRATCH if scratch_of_7 else _HIGH)[width]
+    high = (_HIGH_OLD if old else _HIGH_SCRATCH if scratch_of_7 else _HIGH)[width]
     if width < _WORD and rows % high == 0:
         return high
     tile = packing(width)
@@ -66,7 +68,7 @@ def widths(event: Slice) -> int | None:
 def possible_tiles(event: Slice, width: int, target: Target | None) -> list[int]:
     """The rows that a tile of the memory can have: one number where its layout is known."""
     rows = event.rows if event.rows is not None else 1
-    usual = tile_rows(rows, width)
+    usual = tile_rows(rows, width, old=is_old(target))
     high = tile_rows(rows, width, scratch_of_7=True)
     if event.scratch:
         if isinstance(target, TpuTarget):
@@ -161,6 +163,8 @@ def of_old_copy(event: Slice, width: int) -> Iterator[Misfit]:
         if in_hbm and part.start is None and width == _WORD and lanes.extent <= LANES:
             yield Misfit(at, "constant", 1, "never")
             return
+    if in_hbm and rows.start is None and width < _WORD and rows.extent >= SUBLANES and not rows.squeezed:
+        yield from _unless(rows.divisible(SUBLANES), axis, "start", SUBLANES)
     if rows.squeezed and width == _WORD:
         yield Misfit(axis, "integer", _OLD_ROWS, "never")
     elif not rows.squeezed and rows.size is not None:

@@ -52,7 +52,8 @@ class UnalignedSlice(Rule):
     On TPU v2 and v3 copies move whole kilobytes, two rows of 128 words: slices take an even number of rows of 32-bit
     words, in HBM from an even one on, or all rows of more than 128 lanes, and an integer takes no row away. Where the
     elements have 32 bits and the array has at most 128 lanes, it has an even number of rows, and a slice of it in HBM
-    starts at a constant. Arrays of one dim are cut in units of 256 words.
+    starts at a constant; of narrower ones at a multiple of 8 rows, where it is none. Tiles of 8-bit elements have 8
+    rows there. Arrays of one dim are cut in units of 256 words.
     Loads and stores of arrays of one dim start at multiples of as many where the start is no constant.
     Stores to arrays of one dim take whole rows of 128 words where the elements have 16 bits (v2, v3) or 8 (v4, too).
 
