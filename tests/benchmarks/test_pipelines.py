@@ -15,6 +15,7 @@ from benchmarks.agreement.simulate import Defect
 ONCE_MISSED = {
     133: "a wait left out in one turn in the middle of a long loop",
     220: "a slot that was never filled, used in the first turn of a long loop",
+    80038: "a wait left out in one step in the middle of a long grid",
     3006: "slots of two numbers in turn over a long grid, copies out on one semaphore",
 }
 

@@ -203,3 +203,22 @@ def test_16_bits_that_old_chips_widen(operands: int, rows: int, dtype: str, targ
     assert said != "refuted" or refused, f"{summed.words} on {target}: {said}, but taken"
     assert said or "memory space vmem" not in refused, f"{summed.words} on {target}: not noticed: {refused[:200]}"
     assert not said or dtype == "bfloat16"
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("target", "mebibytes"), [("tpu-v4", 16), ("tpu-v6e", 128), ("tpu-7x", 64)])
+@pytest.mark.parametrize("more", [False, True])
+def test_scratch_that_nobody_looks_into_must_fit_by_itself(target: str, mebibytes: int, more: bool) -> None:
+    """The compiler drops it, but not before it has asked for more memory than the chip has."""
+    rows = (mebibytes + (1 if more else -1)) * 2**20 // 512
+
+    def kernel(x: jax.Ref, o: jax.Ref, unused: jax.Ref) -> None:
+        unused[0:8, :] = x[...]
+        o[...] = x[...]
+
+    def run(x: jax.Array) -> jax.Array:
+        return pl.pallas_call(kernel, out_shape=x, scratch_shapes=[pltpu.VMEM((rows, 128), jnp.float32)])(x)
+
+    unused = Kernel(f"{rows} rows", run, (jax.ShapeDtypeStruct((8, 128), jnp.float32),))
+    assert refuted(verdicts(unused, target)) == ({"vmem-overflow"} if more else set())
+    assert bool(refusal(unused, target)) == more

@@ -100,8 +100,9 @@ def _followed(
     hidden = frozenset(mapping.vmapped_dims) if mapping is not None else frozenset()
     last = len(extents) - 1
     phases = run.plans.period(kernel.jaxpr) if run.phased and not exactly and last not in hidden else 1
+    compared = run.plans.compared(kernel.jaxpr) if phases > 1 else ()
     segments: list[Segments] = [
-        every(extent, begin) if exactly else kinds(extent, begin, phases if axis == last else 1)
+        every(extent, begin) if exactly else kinds(extent, begin, *((phases, compared) if axis == last else ()))
         for axis, (extent, begin) in enumerate(zip(extents, first, strict=True))
     ]
     grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, tables, phases)

@@ -111,10 +111,10 @@ def _turns(run: Run, body: Any, length: int, carry: list[Bound], turn: Turn, str
     """
     start = carry
     every = run.plans.period(body) if run.phased else 1
-    alone = set(range(length))
+    single = set(range(length))
     if length > run.unroll:
-        alone = _alone(length, 1 if every == 1 else _EDGE, run.plans.compared(body) if run.phased else ())
-    for low, high in _runs(length, alone, every):
+        single = alone(length, 1 if every == 1 else _EDGE, run.plans.compared(body) if run.phased else ())
+    for low, high in runs(length, single, every):
         if low == high:
             known = [_at(bound, stride, (low, low)) for bound, stride in zip(start, strides, strict=True)]
             carry = turn((low, low), _fixed(carry, known))
@@ -130,7 +130,7 @@ def _turns(run: Run, body: Any, length: int, carry: list[Bound], turn: Turn, str
     return carry
 
 
-def _alone(length: int, edge: int, compared: Sequence[int]) -> set[int]:
+def alone(length: int, edge: int, compared: Sequence[int]) -> set[int]:
     """The turns that are walked by themselves: the first, the last, and those around numbers that are looked for."""
     found = {*range(edge), *range(length - edge, length)}
     for number in compared:
@@ -138,11 +138,11 @@ def _alone(length: int, edge: int, compared: Sequence[int]) -> set[int]:
     return found
 
 
-def _runs(length: int, alone: set[int], every: int) -> Iterator[tuple[int, int]]:
+def runs(length: int, single: set[int], every: int) -> Iterator[tuple[int, int]]:
     """All turns in order, single ones and runs of whole periods."""
     low = 0
     while low < length:
-        high = next((k for k in range(low, length) if k in alone), length)
+        high = next((k for k in range(low, length) if k in single), length)
         first = min(low + (high - low) % every, length) if high > low else low + 1
         yield from ((k, k) for k in range(low, first))
         if first < high:

@@ -275,10 +275,14 @@ def every(extent: int, first: int = 0) -> Segments:
     return [(i, i) for i in range(first, extent)]
 
 
-def kinds(extent: int, first: int = 0, phases: int = 1) -> Segments:
-    """The first step of an axis, those between, and the last; more at either end where those between have phases."""
+def kinds(extent: int, first: int = 0, phases: int = 1, compared: Sequence[int] = ()) -> Segments:
+    """The first step of an axis, those between, and the last; more at either end where those between have phases.
+
+    Steps around the numbers that the kernel compares with, ``compared``, are walked by themselves too.
+    """
     edge = 1 if phases == 1 else _EDGE
-    if extent - first <= 2 * edge + phases:
+    length = extent - first
+    if length <= 2 * edge + phases:
         return every(extent, first)
-    begin = first + edge + (extent - first - 2 * edge) % phases
-    return [*every(begin, first), (begin, extent - edge - 1), *every(extent, extent - edge)]
+    alone = flow_control.alone(length, edge, [number - first for number in compared])
+    return [(first + low, first + high) for low, high in flow_control.runs(length, alone, phases)]

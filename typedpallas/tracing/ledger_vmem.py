@@ -16,6 +16,7 @@ from typedpallas.events import MemoryItem, MemoryUse
 from typedpallas.tracing import grid_around, grid_visits, jaxapi, ledger_values
 from typedpallas.tracing.walk import KernelCall, Operand
 
+_MEBIBYTE = 1 << 20
 _WORD_BITS = 32
 _RESERVED = 8 << 20
 """XLA keeps no array in VMEM that leaves less than this for everything else. Bytes; a bound from below."""
@@ -52,7 +53,7 @@ class Window:
 def use(kernel: KernelCall, target: TpuTarget) -> MemoryUse | None:
     """The ledger; none where a size is not known."""
     windows = _windows(kernel, target)
-    scratch = _scratch(kernel)
+    scratch = _scratch(kernel, target)
     if windows is None or scratch is None:
         return None
     limit, source = _limit(kernel, target)
@@ -178,11 +179,15 @@ def _is_untouched(kernel: KernelCall, operand: Operand, number: int, array: tupl
     return grid_around.is_argument(kernel, position) and grid_around.comes_first(kernel)
 
 
-def _scratch(kernel: KernelCall) -> list[MemoryItem] | None:
-    found = []
+def _scratch(kernel: KernelCall, target: TpuTarget) -> list[MemoryItem] | None:
+    """The kernel's own buffers. What nobody looks into costs nothing, unless it alone is more than the chip has."""
+    found, all_of_it = [], _up(target.vmem_most_bytes, _MEBIBYTE)
     for operand, var in zip(kernel.operands, kernel.jaxpr.invars, strict=False):
         if operand.role == "scratch" and operand.space is tpu.VMEM:
             if ledger_values.is_only_stored(kernel.jaxpr, var):
+                alone = _buffer(operand.name, operand.aval, sure=True)
+                if alone is not None and alone.low > all_of_it:
+                    found.append(alone)
                 continue
             sure = _is_read(kernel.jaxpr, var) and ledger_values.is_kept(kernel, var)
             item = _buffer(operand.name, operand.aval, sure)
