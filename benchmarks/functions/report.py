@@ -61,6 +61,8 @@ def _first_words(error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if "process_primitive" in text:
         return "the function goes through the array item by item"
+    if text.startswith("Symbolic dimension comparison"):  # JAX writes the sizes in an order of its own
+        return "the function asks which of two sizes is larger"
     if "_DimExpr" in text:
         return "the function computes with a size as a Python number"
     text = text.split(". ")[0].split(" This error")[0].replace("|", "/")
