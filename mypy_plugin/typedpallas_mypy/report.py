@@ -59,7 +59,8 @@ def _list_open(api: Any, event: Event, facts: Facts, places: Mapping[str, Place]
     for finding in undecided.values():
         closes = f"; {finding.help}" if finding.help else ""
         place = places.get(finding.blame, places[""])
-        api.msg.note(f"open: {diagnostics.headline(finding)}{closes}", place, code=codes()[finding.rule])
+        words = diagnostics.headline(finding).removeprefix("not decided: ")
+        api.msg.note(f"open: {words}{closes}", place, code=codes()[finding.rule])
 
 
 def unknown(api: Any, place: Place, what: str) -> None:

@@ -72,6 +72,14 @@ def kernel[M: Dim](x: In[VMEM, f32, M, L[128]], o: Out[VMEM, f32, M, L[128]], at
 
 def run(x: jax.Array, specs: list[pl.BlockSpec]) -> Any:
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32), in_specs=specs)(x)
+
+def two(x: In[VMEM, f32, L[8], L[128]], o: Out[VMEM, f32, L[8], L[128]], p: Out[VMEM, f32, L[8], L[128]]) -> None:
+    o[...] = x[...]
+
+def also(x: jax.Array) -> Any:
+    whole = pl.BlockSpec((8, 128), lambda: (0, 0))
+    out = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    return pl.pallas_call(two, out_shape=[out, out], in_specs=[whole], out_specs=[whole, whole])(x)
 """
 
 
@@ -99,6 +107,12 @@ def test_what_is_open_is_listed_on_request(tmp_path, setting, environment):
         (15, "open: what `jnp.unique` gives for f32[M, 128] is not known for all sizes"),
         (16, "open: what this index selects from `x` is not known for all sizes"),
         (20, "open: the specs of this call of `kernel` are not there to read"),
+        (
+            22,
+            "open: part of `p` is never stored: expected a store to every element of each block, found none in all "
+            "of `two`; store to `p`, or leave it out of the kernel and the launch; it is right if nobody uses that "
+            "result",
+        ),
     ]
 
 

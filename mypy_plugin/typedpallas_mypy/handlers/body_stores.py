@@ -13,7 +13,8 @@ from typedpallas_mypy.handlers.body_tree import Body
 def events(body: Body, refs: tuple[RefFact, ...], aliased: bool) -> Iterator[tuple[NeverStored, n.Context]]:
     """One event for each such ref, at its first load, or at the kernel if it is an output that nothing names.
 
-    Only where all that happens to the ref is in sight. ``aliased``: outputs may begin with an input's content.
+    Only where all that happens to the ref is in sight; scratch that is added to and never looked into harms nobody.
+    ``aliased``: outputs may begin with an input's content.
     """
     for ref in refs:
         variable = body.parameter(ref.name)
@@ -25,7 +26,7 @@ def events(body: Body, refs: tuple[RefFact, ...], aliased: bool) -> Iterator[tup
         if uses & {"store", "other"}:
             continue
         reads = [mention for mention in mentions if mention.use in ("load", "update")]
-        if reads:
+        if reads and (ref.direction == "out" or "load" in uses):
             place = reads[0].whole
             assert isinstance(place, n.Context)
             yield NeverStored(name=ref.name, kernel=body.function.name, read=True, updated="update" in uses), place

@@ -23,12 +23,6 @@ def sums(x: In[VMEM, f32, L[8], L[128]], o: Out[VMEM, f32, L[8], L[128]], acc: S
         o[...] = acc[...]
 
 
-def untouched(  # E: result-never-stored
-    x: In[VMEM, f32, L[8], L[128]], o: Out[VMEM, f32, L[8], L[128]], p: Out[VMEM, f32, L[8], L[128]]
-) -> None:
-    o[...] = x[...]
-
-
 def unwaited(
     x: In[HBM, f32, L[8], L[128]],
     o: Out[VMEM, f32, L[8], L[128]],
@@ -58,7 +52,6 @@ FAR = pl.BlockSpec(memory_space=pltpu.HBM)
 def run(x: jax.Array) -> None:
     scratch = [pltpu.VMEM((8, 128), jnp.float32)]
     pl.pallas_call(sums, OUT, grid=(4,), in_specs=[WHOLE], out_specs=WHOLE, scratch_shapes=scratch)(x)
-    pl.pallas_call(untouched, [OUT, OUT], grid=(4,), in_specs=[WHOLE], out_specs=[WHOLE, WHOLE])(x)
     pl.pallas_call(unwaited, OUT, grid=(1,), in_specs=[FAR], out_specs=WHOLE, scratch_shapes=SEMAPHORE)(x)
     pl.pallas_call(early, OUT, grid=(1,), in_specs=[FAR], out_specs=WHOLE, scratch_shapes=SEMAPHORE)(x)
 

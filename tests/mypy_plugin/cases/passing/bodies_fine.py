@@ -14,6 +14,7 @@ from typedpallas.tpu import DMA, HBM, VMEM
 
 OUT = jax.ShapeDtypeStruct((8, 128), jnp.float32)
 WHOLE = pl.BlockSpec((8, 128), lambda i: (0, 0))
+ONE = pl.BlockSpec((8, 128), lambda: (0, 0))
 FAR = pl.BlockSpec(memory_space=pltpu.HBM)
 BUFFER = pltpu.VMEM((8, 128), jnp.float32)
 
@@ -84,6 +85,17 @@ def by_shape_only(
     o[...] = x[...] + jnp.zeros_like(acc) + jnp.zeros(acc.shape, acc.dtype)
 
 
+def dropped(
+    x: In[VMEM, f32, L[8], L[128]],
+    o: Out[VMEM, f32, L[8], L[128]],
+    unused: Out[VMEM, f32, L[8], L[128]],
+    count: Scratch[VMEM, f32, L[8], L[128]],
+) -> None:
+    """Nobody uses the second result, and nobody looks into the scratch."""
+    o[...] = x[...]
+    count[...] += 1.0
+
+
 def run() -> None:
     x = np.arange(1024, dtype=np.float32).reshape(8, 128)
     call = functools.partial(pl.pallas_call, out_shape=OUT, grid=(1,), out_specs=WHOLE, interpret=True)
@@ -95,6 +107,10 @@ def run() -> None:
         (by_shape_only, WHOLE, [BUFFER]),
     ):
         np.testing.assert_array_equal(call(kernel, in_specs=[spec], scratch_shapes=scratch)(x), x)
+    first, _ = pl.pallas_call(
+        dropped, [OUT, OUT], in_specs=[ONE], out_specs=[ONE, ONE], scratch_shapes=[BUFFER], interpret=True
+    )(x)
+    np.testing.assert_array_equal(first, x)
     given = pl.pallas_call(
         aliased,
         out_shape=OUT,
