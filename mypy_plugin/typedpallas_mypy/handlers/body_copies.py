@@ -80,7 +80,8 @@ def _is_closed(body: Body) -> bool:
             continue
         if isinstance(callee, n.RefExpr) and callee.fullname.startswith(_KNOWN):
             continue
-        if not isinstance(callee, n.MemberExpr | n.IndexExpr | n.CallExpr):
+        named = isinstance(callee, n.RefExpr) and bool(callee.fullname)  # of another module: it may wait
+        if named or not isinstance(callee, n.MemberExpr | n.IndexExpr | n.CallExpr):
             return False
     return True
 
