@@ -32,7 +32,8 @@ from benchmarks.real_kernels.entry import CALLS
 from benchmarks.real_kernels.judge import built, described
 from typedpallas import chips
 from typedpallas.chips import TpuTarget
-from typedpallas.tracing import jaxapi, ledger_vmem
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.ledgers import vmem as ledger_vmem
 from typedpallas.tracing.walk import kernels
 
 _CALL = 'custom_call_target="tpu_custom_call"'

@@ -18,7 +18,8 @@ import typedpallas as tp
 from typedpallas.kernels.gpu.attention import attention
 from typedpallas.kernels.gpu.matmul import matmul
 from typedpallas.kernels.gpu.matmul_tuning import MatmulTuning
-from typedpallas.tracing import async_kernels, async_numbers
+from typedpallas.tracing.warpgroups import kernels as async_kernels
+from typedpallas.tracing.warpgroups import numbers as async_numbers
 
 RULES = {rule for rules in DEFECTS.values() for rule in rules} | {"tensor-memory-in-use", "copy-not-waited"}
 

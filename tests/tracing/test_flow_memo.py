@@ -21,8 +21,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
-from typedpallas.tracing.flow_memo import Memo
-from typedpallas.tracing.flow_run import Run
+from typedpallas.tracing.flow.memo import Memo
+from typedpallas.tracing.flow.run import Run
 
 
 @pytest.mark.parametrize("kernel", flow_kernels.KERNELS, ids=lambda kernel: kernel.name)

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from typedpallas.tracing import flow_cells as cells
-from typedpallas.tracing import flow_garbage, flow_numbers, flow_regions
-from typedpallas.tracing.flow_masks import Facts
-from typedpallas.tracing.flow_regions import Region, Side
+from typedpallas.tracing.flow import cells
+from typedpallas.tracing.flow import garbage as flow_garbage
+from typedpallas.tracing.flow import numbers as flow_numbers
+from typedpallas.tracing.flow import regions as flow_regions
+from typedpallas.tracing.flow.masks import Facts
+from typedpallas.tracing.flow.regions import Region, Side
 
 WHOLE = st.integers(-9, 9)
 BINARY = ["add", "sub", "mul", "div", "rem", "max", "min", "lt", "le", "gt", "ge", "eq", "ne"]

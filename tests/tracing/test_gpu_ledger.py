@@ -16,7 +16,8 @@ from typedpallas.compilers.ambient import target_context
 from typedpallas.events import MemoryUse
 from typedpallas.kernels.gpu import attention
 from typedpallas.kernels.gpu.attention_tuning import AttentionTuning
-from typedpallas.tracing import jaxapi, ledger_shared
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.ledgers import shared as ledger_shared
 from typedpallas.tracing.walk import kernels
 
 S = jax.ShapeDtypeStruct

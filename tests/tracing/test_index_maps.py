@@ -18,7 +18,9 @@ import typedpallas as tp
 from typedpallas import rules
 from typedpallas.dims import Size
 from typedpallas.events import Context, IndexMap
-from typedpallas.tracing import grid_values, grid_visits, jaxapi
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.grid import values as grid_values
+from typedpallas.tracing.grid import visits as grid_visits
 
 F32 = jnp.float32
 

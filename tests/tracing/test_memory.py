@@ -12,7 +12,8 @@ import typedpallas as tp
 from typedpallas import chips
 from typedpallas.compilers.ambient import target_context
 from typedpallas.events import Context, MemoryUse
-from typedpallas.tracing import jaxapi, ledger_vmem, memory
+from typedpallas.tracing import jaxapi, memory
+from typedpallas.tracing.ledgers import vmem as ledger_vmem
 from typedpallas.tracing.walk import kernels
 
 MIB = 1 << 20

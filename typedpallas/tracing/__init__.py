@@ -3,4 +3,4 @@
 from typedpallas.tracing.check import Report as Report
 from typedpallas.tracing.check import check as check
 from typedpallas.tracing.check import check_launch as check_launch
-from typedpallas.tracing.table_run import debug as debug
+from typedpallas.tracing.outer.debug import debug as debug

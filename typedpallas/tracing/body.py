@@ -18,8 +18,9 @@ from typedpallas.events import (
     RefFact,
     Shape,
 )
-from typedpallas.tracing import copies, declared, jaxapi, uses_data
+from typedpallas.tracing import copies, declared, jaxapi
 from typedpallas.tracing.located import Located
+from typedpallas.tracing.uses import data as uses_data
 from typedpallas.tracing.walk import KernelCall
 
 type Refs = Mapping[Any, RefFact]

@@ -10,29 +10,23 @@ from typedpallas.chips import Target
 from typedpallas.compilers.ambient import target_context
 from typedpallas.diagnostics import Diagnostic, PlacementError, diagnose, render
 from typedpallas.events import Backend, Context
-from typedpallas.tracing import (
-    async_found,
-    body,
-    calls,
-    flow,
-    index_maps,
-    jaxapi,
-    memory,
-    ranges_slices,
-    refusals,
-    table_facts,
-    tracebacks,
-    uses_grid,
-    uses_layouts,
-    uses_operands,
-    uses_shards,
-    uses_sums,
-    uses_wraps,
-    windows,
-)
+from typedpallas.tracing import body, calls, jaxapi, memory, windows
+from typedpallas.tracing.flow import kernel as flow
+from typedpallas.tracing.grid import index_maps
 from typedpallas.tracing.guard import guarded
 from typedpallas.tracing.located import Located
+from typedpallas.tracing.outer import tables as table_facts
+from typedpallas.tracing.ranges import slices as ranges_slices
+from typedpallas.tracing.refusals import tracebacks
+from typedpallas.tracing.refusals import traced as refusals
+from typedpallas.tracing.uses import grid as uses_grid
+from typedpallas.tracing.uses import layouts as uses_layouts
+from typedpallas.tracing.uses import operands as uses_operands
+from typedpallas.tracing.uses import shards as uses_shards
+from typedpallas.tracing.uses import sums as uses_sums
+from typedpallas.tracing.uses import wraps as uses_wraps
 from typedpallas.tracing.walk import KernelCall, kernels
+from typedpallas.tracing.warpgroups import found as async_found
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 from typedpallas.dims import Size
 from typedpallas.events import Copied, RefFact, SemaphoreMisuse
 from typedpallas.tracing import jaxapi
-from typedpallas.tracing.refused_semaphores import KINDS, kind
+from typedpallas.tracing.refusals.semaphores import KINDS, kind
 
 
 def events(eqn: Any, refs: Mapping[Any, RefFact]) -> Iterator[Copied | SemaphoreMisuse]:

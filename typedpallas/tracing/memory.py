@@ -4,7 +4,11 @@ from collections.abc import Iterator
 
 from typedpallas.chips import GpuTarget, TpuTarget
 from typedpallas.events import Context, MemoryUse
-from typedpallas.tracing import gpu_inputs, gpu_units, ledger_shared, ledger_smem, ledger_vmem
+from typedpallas.tracing.gpu import inputs as gpu_inputs
+from typedpallas.tracing.gpu import units as gpu_units
+from typedpallas.tracing.ledgers import shared as ledger_shared
+from typedpallas.tracing.ledgers import smem as ledger_smem
+from typedpallas.tracing.ledgers import vmem as ledger_vmem
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typedpallas.dims import Size
 from typedpallas.events import Context, Window
 from typedpallas.rules._blocks import BlockDim
-from typedpallas.tracing import grid_indices, jaxapi
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.grid import indices as grid_indices
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, Operand
 

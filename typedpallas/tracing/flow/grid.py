@@ -1,0 +1,291 @@
+"""Walk a kernel over its grid: step by step, or by the first step along an axis, those between, and the last."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow import cells
+from typedpallas.tracing.flow import control as flow_control
+from typedpallas.tracing.flow import copies as flow_copies
+from typedpallas.tracing.flow import padding as flow_padding
+from typedpallas.tracing.flow.claims import Garbage
+from typedpallas.tracing.flow.memo import Memo
+from typedpallas.tracing.flow.numbers import Number, Stepped, exact
+from typedpallas.tracing.flow.run import Run
+from typedpallas.tracing.flow.state import PLAIN, Bound, Buffer, Ids
+from typedpallas.tracing.walk import KernelCall, Operand
+
+_EDGE = 4
+"""How many steps at either end of an axis are walked by themselves, where those between come in phases."""
+
+type Segments = Sequence[tuple[int, int]]
+"""The steps along one axis, in order: single ones, and runs of steps taken as one."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """An output whose block moves with the grid. ``axes``: the grid axes that its index depends on."""
+
+    buffer: Buffer
+    operand: Operand
+    axes: frozenset[int]
+    keeps: int
+    """What a block holds at first."""
+
+
+@dataclass
+class Grid:
+    """A kernel on its grid. ``hidden`` axes, made by `jax.vmap`, are not seen by the body."""
+
+    kernel: KernelCall
+    extents: tuple[int, ...]
+    hidden: frozenset[int]
+    segments: Sequence[Segments]
+    fresh: bool
+    """Whether each program starts anew, as on a GPU."""
+    run: Run
+    tables: Sequence[Any] = ()
+    """Contents of the scalars that are fetched ahead, in their order; none for those that are not known."""
+    phases: int = 1
+    """After how many steps along the last axis what the body does may come again."""
+    windows: Sequence[Window] = ()
+    partial: Sequence[tuple[Buffer, Operand]] = ()
+    """Inputs with a block that reaches past the array's end."""
+    frame: Mapping[Any, Bound] = field(default_factory=dict)
+    meant: set[int] = field(default_factory=set)
+    """Outputs of which some element of some block is not certainly garbage."""
+    _ticked: int | None = None
+    _memo: Memo = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._memo = Memo(self.kernel.jaxpr)
+
+    def walk(self) -> None:
+        """All of the grid, then what is left over."""
+        self._bind()
+        self._axis(0, ())
+        last = self._ids_at_end()
+        for window in self.windows:
+            if not self.fresh or self._is_shared(window):
+                self._finish(window, last)
+        for buffer in self.run.buffers.values():
+            if buffer.role == "semaphore" and buffer.number in self.run.state.counts:
+                flow_copies.leak(self.run, buffer)
+
+    def _ids_at_end(self) -> Ids:
+        return tuple((segments[-1][1],) * 2 for segments in self.segments)
+
+    def _bind(self) -> None:
+        frame: dict[Any, Bound] = {}
+        windows, partial = [], []
+        tables = iter(self.tables)
+        for var, operand in zip(self.kernel.jaxpr.invars, self.kernel.operands, strict=True):
+            role = {"prefetch": "in"}.get(operand.role, operand.role)
+            if not jaxapi.is_ref(var.aval):
+                continue
+            buffer = self.run.buffer(var, functools.partial(flow_control.buffer_of, operand.name, var.aval, role))
+            frame[var] = Bound(buffer=buffer)
+            table = next(tables, None) if operand.role == "prefetch" else None
+            if table is not None and table.shape == buffer.shape:
+                self.run.tables[buffer.number] = table
+            code = self._at_first(operand)
+            flow_control.allocate(self.run.state, buffer, code)
+            if buffer.role == "semaphore" and operand.role != "scratch":
+                self.run.state.counts.pop(buffer.number)
+            if operand.role == "out" and operand.mapping is not None and buffer.role == "out":
+                windows.append(Window(buffer, operand, self._axes(operand), code))
+            if flow_padding.is_partial(operand):
+                partial.append((buffer, operand))
+                self.run.padded[buffer.number] = flow_padding.kind(operand, self.fresh)
+            elif self.fresh and flow_padding.is_whole(operand):
+                self.run.padded[buffer.number] = "padding"
+                self.run.ending.add(buffer.number)
+        self.windows, self.partial, self.frame = tuple(windows), tuple(partial), frame
+
+    def _at_first(self, operand: Operand) -> int:
+        """What a buffer holds before the first step."""
+        if operand.role in ("in", "prefetch"):
+            return cells.MEANT
+        if operand.role == "scratch":
+            return cells.UNWRITTEN
+        number = [other for other in self.kernel.operands if other.role == "out"].index(operand)
+        known = operand.mapping is not None and operand.block is not None and None not in operand.block
+        aliased = any(out == number for _, out in self.kernel.aliases)
+        return cells.UNWRITTEN if known and not aliased else cells.MAYBE
+
+    def _axes(self, operand: Operand) -> frozenset[int]:
+        if operand.space is not None and not operand.space.windowed:
+            return frozenset()
+        jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
+        known: dict[Any, frozenset[int]] = {
+            var: frozenset({axis}) for axis, var in enumerate(jaxpr.invars[: len(self.extents)])
+        }
+        every = frozenset(range(len(self.extents)))
+        for eqn in jaxpr.eqns:
+            used = frozenset().union(*(known.get(a, frozenset()) for a in eqn.invars if not jaxapi.is_literal(a)))
+            if any(jaxapi.is_ref(a.aval) for a in eqn.invars):
+                used = every
+            known.update(dict.fromkeys(eqn.outvars, used))
+        return frozenset().union(*(known.get(a, frozenset()) for a in jaxpr.outvars if not jaxapi.is_literal(a)))
+
+    def _axis(self, axis: int, ids: Ids) -> None:
+        if axis == len(self.extents):
+            self._step(ids)
+            return
+        for low, high in self.segments[axis]:
+            if low == high:
+                self._tick(axis, (low, high), ids, first=low == self.segments[axis][0][0])
+            else:
+                self._between(axis, (low, high), ids)
+
+    def _tick(self, axis: int, number: tuple[int, int], ids: Ids, first: bool) -> None:
+        if not first:
+            self._ticked = axis
+        self._axis(axis + 1, (*ids, number))
+
+    def _between(self, axis: int, number: tuple[int, int], ids: Ids) -> None:
+        """A run of steps; on the last axis in phases, each for all the steps that many apart."""
+        every = self.phases if axis == len(self.extents) - 1 else 1
+
+        def turn(carry: list[Bound]) -> list[Bound]:
+            for k in range(every):
+                steps = Stepped.of(number[0] + k, number[1] - every + 1 + k, every)
+                assert steps is not None
+                self._tick(axis, steps, ids, first=False)
+            return carry
+
+        flow_control.settle(self.run, [], [], turn)
+
+    def _step(self, ids: Ids) -> None:
+        run = self.run
+        before = _before(ids, self._ticked, self.segments) if self._ticked is not None else None
+        for window in self.windows:
+            self._arrive(window, ids, before)
+        for buffer, operand in self.partial:
+            run.state.cells[buffer.number] = flow_padding.in_window(operand, self._index(operand, ids))
+        if self.fresh:
+            for buffer in run.buffers.values():
+                if buffer.role == "scratch":
+                    flow_control.allocate(run.state, buffer, cells.UNWRITTEN)
+        run.ids = tuple(number for axis, number in enumerate(ids) if axis not in self.hidden)
+        run.extents = tuple(extent for axis, extent in enumerate(self.extents) if axis not in self.hidden)
+        self._ticked = None
+        self._memo.walk(run, self.kernel.jaxpr, dict(self.frame))
+        for window in self.windows:
+            if self.fresh and not self._is_shared(window):
+                self._finish(window, ids)
+
+    def _is_shared(self, window: Window) -> bool:
+        """Whether every program of a GPU has the whole of an output: then it holds what any of them stores."""
+        return self.fresh and not window.axes
+
+    def _arrive(self, window: Window, ids: Ids, before: Ids | None) -> None:
+        """The output's block for this step: the one of the step before, or another, whose window holds garbage."""
+        state = self.run.state
+        if self.fresh:
+            if not self._is_shared(window):
+                state.cells[window.buffer.number] = window.keeps
+            return
+        if before is None or self._ticked is None:
+            return
+        moves = self._moves(window, ids, before)
+        if moves is None:
+            held = state.cells[window.buffer.number]
+            state.cells[window.buffer.number] = cells.doubtful(cells.join(held, window.keeps))
+        elif moves:
+            self._finish(window, before)
+            state.cells[window.buffer.number] = window.keeps
+
+    def _moves(self, window: Window, ids: Ids, before: Ids) -> bool | None:
+        assert self._ticked is not None
+        turned = {
+            axis
+            for axis in range(self._ticked, len(ids))
+            if axis == self._ticked or exact(ids[axis]) is None or ids[axis] != before[axis]
+        }
+        if not turned & window.axes:
+            return False
+        now, then = self._index(window.operand, ids), self._index(window.operand, before)
+        pairs = list(zip(now, then, strict=True))
+        if any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs):
+            return True
+        if all(exact(a) is not None and a == b for a, b in pairs):
+            return False
+        jaxpr = jaxapi.open_jaxpr(window.operand.mapping.index_map_jaxpr)
+        direct = {jaxpr.invars.index(a) for a in jaxpr.outvars if not jaxapi.is_literal(a) and a in jaxpr.invars}
+        return True if direct & turned else None
+
+    def _index(self, operand: Operand, ids: Ids) -> list[Number]:
+        """The block's index at a step."""
+        jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
+        inner = Run(unroll=0, budget=1000, extents=self.extents, ids=ids, plans=self.run.plans)
+        data = [PLAIN] * (len(jaxpr.invars) - len(ids))
+        return [bound.number for bound in inner.inner(jaxpr, [*(Bound(number) for number in ids), *data])]
+
+    def _finish(self, window: Window, ids: Ids) -> None:
+        """A block is written back as it is."""
+        held = self.run.state.cells[window.buffer.number]
+        index = self._index(window.operand, ids)
+        inside = self._inside(window, index) if cells.worst(held) >= cells.SPOILED else None
+        if inside is None:
+            self.meant.add(window.buffer.number)
+            return
+        part = held if isinstance(held, int) else held[tuple(slice(0, size) for size in inside)]
+        if cells.least(part) < cells.SPOILED:
+            self.meant.add(window.buffer.number)
+        element = cells.first_garbage(part, window.buffer.shape)
+        read = cells.worst(part) != cells.UNWRITTEN
+        origin = self.run.state.origins.get(window.buffer.number) if read else None
+        if element is not None and (origin is not None or not read):
+            seen = tuple(number for axis, number in enumerate(ids) if axis not in self.hidden)
+            by_any = self._is_shared(window)
+            self.run.claims.append(Garbage(window.buffer, tuple(index), seen, element, origin, by_any))
+
+    def _inside(self, window: Window, index: Sequence[Number]) -> list[int] | None:
+        """How many elements along each axis of the block lie within the array; none where that is not known."""
+        block, array = window.operand.block, window.operand.array
+        assert block is not None and array is not None
+        if window.operand.space is not None and not window.operand.space.windowed:
+            return list(window.buffer.shape)
+        found = []
+        for number, dim, extent in zip(index, block, array, strict=True):
+            if not isinstance(extent, int) or number is None:
+                return None
+            size = 1 if dim == "squeezed" else int(dim)  # type: ignore[arg-type]
+            left = min(size, extent - number[1] * size)
+            if left <= 0 or number[0] < 0:
+                return None
+            if dim != "squeezed":
+                found.append(left)
+        return found
+
+
+def _before(ids: Ids, ticked: int, segments: Sequence[Segments]) -> Ids:
+    """The step before, when axis ``ticked`` has just moved on and those behind it start again."""
+    found: list[Number] = list(ids)
+    number = ids[ticked]
+    assert number is not None
+    found[ticked] = (number[0] - 1, number[1] - 1)
+    for axis in range(ticked + 1, len(ids)):
+        found[axis] = (segments[axis][-1][1],) * 2
+    return tuple(found)
+
+
+def every(extent: int, first: int = 0) -> Segments:
+    """Each step of an axis by itself."""
+    return [(i, i) for i in range(first, extent)]
+
+
+def kinds(extent: int, first: int = 0, phases: int = 1, compared: Sequence[int] = ()) -> Segments:
+    """The first step of an axis, those between, and the last; more at either end where those between have phases.
+
+    Steps around the numbers that the kernel compares with, ``compared``, are walked by themselves too.
+    """
+    edge = 1 if phases == 1 else _EDGE
+    length = extent - first
+    if length <= 2 * edge + phases:
+        return every(extent, first)
+    alone = flow_control.alone(length, edge, [number - first for number in compared])
+    return [(first + low, first + high) for low, high in flow_control.runs(length, alone, phases)]

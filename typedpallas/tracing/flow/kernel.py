@@ -1,0 +1,295 @@
+"""What a kernel does to its memory over its whole grid: garbage in results, copies that nobody waits for."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from typedpallas.chips import TpuTarget
+from typedpallas.diagnostics import Place
+from typedpallas.events import Context, CopyInUse, GarbageResult, SemaphoreLeft, SemaphoreStarved
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow import padding as flow_padding
+from typedpallas.tracing.flow.claims import Claim, Early, Garbage, Hang, Left
+from typedpallas.tracing.flow.grid import Grid, Segments, every, kinds
+from typedpallas.tracing.flow.run import NotFollowed, Run
+from typedpallas.tracing.flow.state import MANY, Flight, Ids
+from typedpallas.tracing.grid import index_maps
+from typedpallas.tracing.grid import visits as grid_visits
+from typedpallas.tracing.located import Located
+from typedpallas.tracing.outer import program as grid_around
+from typedpallas.tracing.outer import tables as table_facts
+from typedpallas.tracing.walk import KernelCall
+
+_MOST_STEPS = 256
+"""Smaller grids are walked step by step."""
+_TRIES = ((True, 64, 12_000), (False, 16, 12_000), (False, 2, 20_000))
+"""Whether each step is walked, turns of loops that are walked one by one, and equations to visit: from exact to
+coarse, until one is within its budget."""
+_PHASES_COST = 4
+"""How many times as many equations a walk in phases may visit as one that takes all turns alike."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The certain claims of a walk, and the outputs of which something may be meant."""
+
+    claims: Sequence[Claim] = ()
+    meant: frozenset[int] = field(default_factory=frozenset)
+
+
+def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
+    """What is certain about the kernel's memory; nothing where it cannot be followed."""
+    if kernel.backend not in ("mosaic_tpu", "triton") or None in kernel.grid or 0 in kernel.grid:
+        return
+    if len(kernel.jaxpr.invars) != len(kernel.operands):
+        return
+    extents = tuple(extent for extent in kernel.grid if extent is not None)
+    tables = _tables(kernel)
+    found = _walked(kernel, extents, [0] * len(extents), tables)
+    yield from _located(kernel, found, None)
+    if found.claims or not isinstance(context.target, TpuTarget) or context.target.cores < 2:
+        return
+    for axis in _split(kernel, extents):
+        first = [(extent + 1) // 2 if k == axis else 0 for k, extent in enumerate(extents)]
+        yield from _located(kernel, _walked(kernel, extents, first, tables), axis)
+
+
+def _tables(kernel: KernelCall) -> Sequence[Any]:
+    """What the scalars that are fetched ahead hold, where constants or the arguments that were given tell."""
+    if not kernel.known or not any(operand.role == "prefetch" for operand in kernel.operands):
+        return ()
+    return table_facts.of(kernel).contents
+
+
+def _split(kernel: KernelCall, extents: Sequence[int]) -> Iterator[int]:
+    """The grid axes whose steps two cores share."""
+    declared = getattr(kernel.compiler_params, "dimension_semantics", None) or ()
+    hidden = kernel.eqn.params["grid_mapping"].vmapped_dims if "grid_mapping" in kernel.eqn.params else ()
+    seen = [axis for axis in range(len(extents)) if axis not in hidden]
+    for axis, how in zip(seen, declared, strict=False):
+        if str(getattr(how, "value", how)).lower() == "parallel" and extents[axis] > 1:
+            yield axis
+
+
+def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], tables: Sequence[Any]) -> _Found:
+    """Walk the grid from step ``first`` along each axis, as exactly as can be paid for."""
+    steps = math.prod(extent - begin for extent, begin in zip(extents, first, strict=True))
+    for exactly, unroll, budget in _TRIES:
+        if exactly and steps > _MOST_STEPS:
+            continue
+        try:
+            grid = _followed(kernel, extents, first, Run(unroll, budget, phased=exactly), exactly, tables)
+            spent, period = budget - grid.run.budget, grid.run.plans.period(kernel.jaxpr)
+            if not exactly and period > 1 and spent * _PHASES_COST <= budget:
+                with suppress(NotFollowed):
+                    grid = _followed(kernel, extents, first, Run(unroll, budget, phased=True), exactly, tables)
+        except NotFollowed as stopped:
+            if str(stopped) == "too long":
+                continue
+            return _Found()
+        return _Found(tuple(grid.run.claims), frozenset(grid.meant))
+    return _Found()
+
+
+def _followed(
+    kernel: KernelCall, extents: Sequence[int], first: Sequence[int], run: Run, exactly: bool, tables: Sequence[Any]
+) -> Grid:
+    """One walk over the whole grid.
+
+    Raises:
+        NotFollowed: it is too long, or does something that is not followed.
+    """
+    mapping = kernel.eqn.params.get("grid_mapping")
+    hidden = frozenset(mapping.vmapped_dims) if mapping is not None else frozenset()
+    last = len(extents) - 1
+    phases = run.plans.period(kernel.jaxpr) if run.phased and not exactly and last not in hidden else 1
+    compared = run.plans.compared(kernel.jaxpr) if phases > 1 else ()
+    segments: list[Segments] = [
+        every(extent, begin) if exactly else kinds(extent, begin, *((phases, compared) if axis == last else ()))
+        for axis, (extent, begin) in enumerate(zip(extents, first, strict=True))
+    ]
+    grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, tables, phases)
+    grid.walk()
+    return grid
+
+
+def _located(kernel: KernelCall, found: _Found, split: int | None) -> Iterator[Located]:
+    """Each claim once, at its line. Cores that share an axis are only asked for garbage."""
+    seen: set[Any] = set()
+    for claim in found.claims:
+        key = _key(claim)
+        if key in seen or _follows(claim, found.claims) or (split is not None and not _tells_of_cores(claim)):
+            continue
+        seen.add(key)
+        if isinstance(claim, Garbage):
+            yield from _garbage(kernel, claim, found, split)
+        else:
+            yield Located(_event(claim), _place(kernel, claim.eqn), kernel.name)
+
+
+def _follows(claim: Claim, claims: Sequence[Claim]) -> bool:
+    """Whether it only follows from another claim: a wait that hangs, a copy that nobody waits for."""
+    if isinstance(claim, Left):
+        return any(isinstance(other, Hang) and other.semaphore == claim.semaphore for other in claims)
+    if isinstance(claim, Early):
+        semaphore = claim.flight.semaphore
+        return any(isinstance(other, Left) and (other.semaphore, other.element) == semaphore for other in claims)
+    return False
+
+
+def _tells_of_cores(claim: Claim) -> bool:
+    """Whether garbage comes from a scratch buffer: an output that two cores share is a race."""
+    return isinstance(claim, Garbage) and claim.origin is not None and claim.origin.buffer.role == "scratch"
+
+
+def _key(claim: Claim) -> tuple[Any, ...]:
+    if isinstance(claim, Garbage):
+        if _is_padding(claim):
+            return ("padding", claim.origin.buffer.number)  # type: ignore[union-attr]
+        return ("garbage", id(claim.origin.eqn) if claim.origin else claim.output.number)
+    if isinstance(claim, Early):
+        return ("early", id(claim.eqn))
+    return (type(claim).__name__, id(claim.eqn), claim.semaphore.number)
+
+
+def _is_padding(claim: Garbage) -> bool:
+    return claim.origin is not None and claim.origin.buffer.role == "in"
+
+
+def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | None) -> Iterator[Located]:
+    number, position = _output(kernel, claim)
+    visits = index_visits(kernel, position)
+    if visits is None or visits.returns is not None or visits.outside is not None:
+        return
+    settled = _is_padding(claim) or (claim.origin is None and claim.by_any)
+    if kernel.backend == "triton" and visits.shared is not None and not settled:
+        return
+    origin = claim.origin
+    everything = claim.output.number not in found.meant
+    whole = grid_around.result_is_whole(kernel, number)
+    if origin is not None and _is_padding(claim):
+        padding = flow_padding.event(kernel, claim, everything, whole)
+        if padding is not None:
+            yield Located(padding, _place(kernel, origin.mixed or origin.eqn), kernel.name)
+        return
+    event = GarbageResult(
+        output=claim.output.name,
+        buffer=None if origin is None else origin.buffer.name,
+        role="output" if origin is None or origin.buffer.role == "out" else "scratch",
+        step=() if origin is None else point(origin.ids),
+        element=None if origin is None else origin.element,
+        block=point(claim.block),
+        result_element=claim.element,
+        last_step=point(claim.ids),
+        everything=everything,
+        whole_result=whole,
+        split_axis=split,
+        by_any=claim.by_any,
+        stays_along=_stays(kernel, claim),
+    )
+    yield Located(event, _place(kernel, None if origin is None else origin.eqn), kernel.name)
+
+
+def _place(kernel: KernelCall, eqn: Any) -> Place:
+    """An equation's line; the call's where no person wrote it."""
+    place = kernel.place if eqn is None else jaxapi.place(eqn)
+    return place if place.file else kernel.place
+
+
+def _event(claim: Left | Hang | Early) -> SemaphoreLeft | SemaphoreStarved | CopyInUse:
+    if isinstance(claim, Left):
+        return _left(claim)
+    return _hang(claim) if isinstance(claim, Hang) else _early(claim)
+
+
+def _stays(kernel: KernelCall, claim: Garbage) -> tuple[int, ...]:
+    """The grid axes, as the body counts them, along which the result's block stays."""
+    mapping = kernel.eqn.params["grid_mapping"]
+    jaxpr = kernel.operands[claim.output.number].mapping.index_map_jaxpr
+    extents = [extent or 0 for extent in kernel.grid]
+    results = range(len(jaxapi.open_jaxpr(jaxpr).outvars))
+    used = set().union(*(grid_visits.axes_of(jaxpr, len(extents), result, extents) for result in results))
+    seen = [axis for axis in range(len(extents)) if axis not in mapping.vmapped_dims]
+    return tuple(k for k, axis in enumerate(seen) if axis not in used and extents[axis] > 1)
+
+
+def _output(kernel: KernelCall, claim: Garbage) -> tuple[int, int]:
+    """The output's number among the results, and its position among the operands."""
+    position = claim.output.number
+    roles = [operand.role for operand in kernel.operands]
+    return roles[:position].count("out"), position
+
+
+def index_visits(kernel: KernelCall, position: int) -> Any:
+    """Where an output's index map goes; none where that is not followed."""
+    grid = index_maps._Grid.of(kernel)
+    found = None if grid is None else index_maps._map(grid, kernel.operands[position])
+    if grid is None or found is None:
+        return None
+    visits = grid_visits.follow(found, grid.parallel, grid.sequential)
+    return visits if visits is not None and visits.complete else None
+
+
+def point(ids: Ids) -> tuple[int, ...]:
+    """A step as a witness: of a run of steps, the first."""
+    return tuple(0 if number is None else number[0] for number in ids)
+
+
+def _name(flight_or_semaphore: Any, element: int | None, shape: Sequence[int]) -> str:
+    if element is None or not shape:
+        return str(flight_or_semaphore)
+    index = []
+    for extent in reversed(shape):
+        index.append(element % extent)
+        element //= extent
+    return f"{flight_or_semaphore}[{', '.join(map(str, reversed(index)))}]"
+
+
+def _left(claim: Left) -> SemaphoreLeft:
+    start = claim.start
+    return SemaphoreLeft(
+        semaphore=_name(claim.semaphore.name, claim.element, claim.semaphore.shape),
+        counts="bytes" if claim.semaphore.bits else "signals",
+        left=_amount(claim.count, claim.semaphore.bits),
+        source=None if start is None else start.source[0].name,
+        target=None if start is None else start.target[0].name,
+        step=() if start is None else point(start.ids),
+        sometimes=claim.sometimes,
+    )
+
+
+def _amount(count: int, bits: int) -> int | None:
+    if count >= MANY:
+        return None
+    return count // 8 if bits else count
+
+
+def _hang(claim: Hang) -> SemaphoreStarved:
+    return SemaphoreStarved(
+        semaphore=_name(claim.semaphore.name, claim.element, claim.semaphore.shape),
+        counts="bytes" if claim.semaphore.bits else "signals",
+        wanted=_amount(claim.wanted, claim.semaphore.bits) or 0,
+        there=_amount(claim.there, claim.semaphore.bits) or 0,
+        step=point(claim.ids),
+    )
+
+
+def _early(claim: Early) -> CopyInUse:
+    return CopyInUse(
+        how=claim.how,
+        buffer=claim.buffer.name,
+        side=claim.side,
+        source=claim.flight.source[0].name,
+        target=claim.flight.target[0].name,
+        semaphore=_semaphore(claim.flight),
+        started=point(claim.flight.ids),
+        step=point(claim.ids),
+        other=None if claim.other is None else f"{claim.other.source[0].name} -> {claim.other.target[0].name}",
+    )
+
+
+def _semaphore(flight: Flight) -> str:
+    sem, element = flight.semaphore
+    return _name(sem.name, element, sem.shape)

@@ -1,0 +1,225 @@
+"""Walk a kernel's body: what each load gets, what each store leaves, which copies are under way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow import cells, numbers, regions
+from typedpallas.tracing.flow import garbage as flow_garbage
+from typedpallas.tracing.flow import masks as flow_masks
+from typedpallas.tracing.flow.claims import Claim
+from typedpallas.tracing.flow.masks import Facts, Kind, Later, Scope
+from typedpallas.tracing.flow.numbers import Number
+from typedpallas.tracing.flow.plan import Plan, Plans, Step
+from typedpallas.tracing.flow.regions import Region
+from typedpallas.tracing.flow.spans import Span
+from typedpallas.tracing.flow.state import PLAIN, Bound, Buffer, Flight, Ids, Origin, State
+
+type Frame = dict[Any, Bound]
+"""What the variables in scope stand for; those that are plain are left out."""
+
+
+type Handler = Callable[[Run, Any, Plan, Frame], Sequence[Bound]]
+"""What one kind of equation does, and what its results stand for."""
+
+_HANDLERS: dict[str, Handler] = {}
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Enter a handler for operations of these names; ``unknown`` is for all others that reach memory."""
+
+    def enter(handler: Handler) -> Handler:
+        _HANDLERS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return enter
+
+
+class NotFollowed(Exception):
+    """The kernel does something that this walk has no model of, or is too long to walk."""
+
+
+@dataclass
+class Run:
+    """A walk in progress. ``unroll``: loops of at most so many turns are walked turn by turn."""
+
+    unroll: int
+    budget: int
+    """Equations that may still be visited."""
+    phased: bool = False
+    """Whether the turns of longer loops are told apart by the remainders that their bodies take."""
+    extents: tuple[int, ...] = ()
+    """Steps along each grid axis, as the body counts axes."""
+    ids: Ids = ()
+    state: State = field(default_factory=State)
+    guards: frozenset[int] = frozenset()
+    """The conditions of unknown outcome under which we are."""
+    claims: list[Claim] = field(default_factory=list)
+    waited: set[int] = field(default_factory=set)
+    """Semaphores that some path waits for."""
+    starts: dict[tuple[int, int | None], Flight] = field(default_factory=dict)
+    """The last copy started on each semaphore."""
+    plans: Plans = field(default_factory=Plans)
+    buffers: dict[Any, Buffer] = field(default_factory=dict)
+    padded: dict[int, Kind] = field(default_factory=dict)
+    """What lies past the ends of inputs whose blocks do not divide them, by the numbers of their windows."""
+    ending: set[int] = field(default_factory=set)
+    """Inputs of a GPU's program whose windows end where their arrays end: a load may go on behind that."""
+    tables: dict[int, Any] = field(default_factory=dict)
+    """Scalars fetched ahead whose contents are known, as arrays of int64, by the numbers of their buffers."""
+    tokens: int = 0
+
+    def buffer(self, key: Any, make: Callable[[int], Buffer]) -> Buffer:
+        """The buffer that a variable stands for; the same each time that it is made."""
+        if key not in self.buffers:
+            self.buffers[key] = make(len(self.buffers))
+        return self.buffers[key]
+
+    def guard(self) -> frozenset[int]:
+        """A new condition of unknown outcome."""
+        self.tokens += 1
+        return self.guards | {self.tokens}
+
+    def inner(self, jaxpr: Any, arguments: Sequence[Bound]) -> list[Bound]:
+        """Walk a jaxpr whose inputs are these."""
+        opened = jaxapi.open_jaxpr(jaxpr)
+        if len(opened.invars) != len(arguments):
+            raise NotFollowed(f"{len(arguments)} operands for {len(opened.invars)}")
+        frame = {var: bound for var, bound in zip(opened.invars, arguments, strict=True) if bound is not PLAIN}
+        plan = self.plans.of(opened)
+        self.walk(plan, frame)
+        return [self.given(plan, frame, atom) for atom in opened.outvars]
+
+    def given(self, plan: Plan, frame: Frame, atom: Any) -> Bound:
+        """What an operand stands for in another jaxpr, which may ask for the elements of a mask."""
+        bound = read(frame, atom)
+        if (
+            not self.padded
+            or bound.known is not None
+            or jaxapi.is_ref(atom.aval)
+            or not getattr(atom.aval, "shape", ())
+        ):
+            return bound
+        return replace(bound, known=Later(scope(plan, frame), atom))
+
+    def walk(self, plan: Plan, frame: Frame) -> None:
+        """Walk every equation of a jaxpr."""
+        for step in plan.steps:
+            eqn = step.eqn
+            if step.kind == "number":
+                frame[eqn.outvars[0]] = self._number(eqn, plan, frame)
+            elif step.kind == "value":
+                if not frame.keys().isdisjoint(step.read):
+                    self._value(eqn, plan, frame)
+                continue
+            elif step.refs or step.counts or self._is_tainted(step, frame):
+                self._enter(step, plan, frame)
+            self.budget -= 1
+        self.spend(0)
+
+    def spend(self, equations: int) -> None:
+        """So many equations were visited.
+
+        Raises:
+            NotFollowed: that were too many.
+        """
+        self.budget -= equations
+        if self.budget < 0:
+            raise NotFollowed("too long")
+
+    def _is_tainted(self, step: Step, frame: Frame) -> bool:
+        return any(cells.worst(frame[var].cells) for var in step.read if var in frame)
+
+    def _enter(self, step: Step, plan: Plan, frame: Frame) -> None:
+        handler = _HANDLERS.get(step.eqn.primitive.name, _HANDLERS["unknown"])
+        results = handler(self, step.eqn, plan, frame)
+        for var, bound in zip(step.eqn.outvars, results, strict=True):
+            frame[var] = bound
+
+    def _number(self, eqn: Any, plan: Plan, frame: Frame) -> Bound:
+        name = eqn.primitive.name
+        if name in ("program_id", "num_programs"):
+            return Bound(self._of_grid(name, eqn.params["axis"]))
+        bounds = [read(frame, atom) for atom in eqn.invars]
+        found = numbers.result(eqn, [bound.number for bound in bounds])
+        if name == "not":
+            found = numbers.negated(eqn, bounds[0].number)
+        if not any(cells.worst(bound.cells) for bound in bounds):
+            return Bound(found)
+        return self._mixed(eqn, (plan, frame), bounds, found)
+
+    def _of_grid(self, name: str, axis: int) -> Number:
+        if axis >= len(self.ids):
+            return None
+        return self.ids[axis] if name == "program_id" else (self.extents[axis],) * 2
+
+    def _value(self, eqn: Any, plan: Plan, frame: Frame) -> None:
+        bounds = [read(frame, atom) for atom in eqn.invars]
+        if any(cells.worst(bound.cells) for bound in bounds):
+            mixed = self._mixed(eqn, (plan, frame), bounds, None)
+            for var in eqn.outvars:
+                frame[var] = mixed
+
+    def _mixed(self, eqn: Any, where: tuple[Plan, Frame], bounds: Sequence[Bound], number: Number) -> Bound:
+        plan, frame = where
+        which = bounds[0].number if eqn.primitive.name == "select_n" else None
+        facts = Facts(plan.made, which, self._kind(bounds), scope(plan, frame).of)
+        held = flow_garbage.through(eqn, [bound.cells for bound in bounds], facts)
+        origin = self._origin(eqn, bounds)
+        return Bound(number, held, origin)
+
+    def _kind(self, bounds: Sequence[Bound]) -> Kind:
+        """What the certain garbage among operands is."""
+        spoiled = [bound for bound in bounds if cells.worst(bound.cells) >= cells.SPOILED]
+        kinds = {"memory" if b.origin is None else self.padded.get(b.origin.buffer.number, "memory") for b in spoiled}
+        return next((kind for kind in ("memory", "padding", "nan") if kind in kinds), "memory")
+
+    def _origin(self, eqn: Any, bounds: Sequence[Bound]) -> Origin | None:
+        """Where most of the garbage comes from."""
+        found = [(cells.share(b.cells), b.origin) for b in bounds if b.origin is not None and cells.worst(b.cells)]
+        if not found:
+            return None
+        _, origin = max(found, key=lambda each: (each[0], each[1].mixed is not None))
+        if origin.mixed is None and eqn.primitive.name in flow_garbage.MIXES and origin.buffer.number in self.padded:
+            return replace(origin, mixed=eqn)
+        return origin
+
+
+def read(frame: Frame, atom: Any) -> Bound:
+    """What an equation's operand stands for."""
+    if jaxapi.is_literal(atom):
+        return Bound(numbers.literal(atom.val))
+    return frame.get(atom, PLAIN)
+
+
+def number_of(frame: Frame) -> Callable[[Any], Number]:
+    """Reads parts of an index."""
+
+    def of(part: Any) -> Number:
+        if jaxapi.is_literal(part):
+            return numbers.literal(part.val)
+        return frame.get(part, PLAIN).number if hasattr(part, "aval") else numbers.literal(part)
+
+    return of
+
+
+def region(run: Run, frame: Frame, transforms: Sequence[Any], shape: tuple[int, ...]) -> Region | None:
+    """The box that the views of one of `Plans.operands` take of a buffer, made once for the same numbers."""
+    key = id(transforms), shape
+    views = run.plans.views.get(key)
+    if views is None or views.transforms is not transforms:
+        views = run.plans.views[key] = regions.Views(transforms, shape)
+    return views.at(tuple([frame[var].number if var in frame else None for var in views.asked]))
+
+
+def scope(plan: Plan, frame: Frame) -> Scope:
+    """Reads the elements of masks, where they follow from numbers that are known."""
+
+    def of(atom: Any) -> Span:
+        bound = frame.get(atom)
+        if bound is None:
+            return None
+        return flow_masks.of_number(bound.number) if bound.known is None else bound.known.get()
+
+    return Scope(plan.made, of)

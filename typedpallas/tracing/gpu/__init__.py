@@ -1,0 +1,1 @@
+"""What GPU kernels ask of their machine: memory, units, copy engines."""

@@ -1,0 +1,1 @@
+"""Index maps and scalars over a kernel's grid."""

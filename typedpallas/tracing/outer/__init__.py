@@ -1,0 +1,1 @@
+"""What surrounds a kernel in its program: arrays, tables, scopes."""

@@ -1,0 +1,1 @@
+"""Integer scalars and indices of a kernel's body as terms, with bounds and congruences."""

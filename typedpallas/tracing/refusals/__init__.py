@@ -1,0 +1,1 @@
+"""JAX's own refusals, read back as events."""

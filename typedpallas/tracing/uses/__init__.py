@@ -1,0 +1,1 @@
+"""What a kernel's body makes of its values and operands."""
