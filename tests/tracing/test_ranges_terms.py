@@ -7,10 +7,10 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from typedpallas.tracing.ranges.bounds import Range, bounds, join, widened
+from typedpallas.starts.bounds import Range, bounds, join, widened
+from typedpallas.starts.proofs import proves
+from typedpallas.starts.terms import OPERATIONS, Leaf, Term, Terms, leaves
 from typedpallas.tracing.ranges.points import Condition, Path, comes, find
-from typedpallas.tracing.ranges.proofs import proves
-from typedpallas.tracing.ranges.terms import OPERATIONS, Leaf, Term, Terms, leaves
 
 LEAVES = (Leaf("program_id(0)", 0, 3, known=True), Leaf("program_id(1)", 0, 2, known=True))
 BINARY = ("add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor", "lt", "le", "eq", "ne", "gt", "ge")

@@ -13,10 +13,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
+from typedpallas.starts.terms import Leaf, Terms
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.outer import tables as table_facts
 from typedpallas.tracing.ranges import guarded as guarded_bounds
-from typedpallas.tracing.ranges.terms import Leaf, Terms
 from typedpallas.tracing.walk import kernels
 
 _X = jax.ShapeDtypeStruct((512, 128), jnp.float32)

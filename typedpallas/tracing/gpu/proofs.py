@@ -9,8 +9,8 @@ product, both sides of sums, differences, remainders, minima, maxima and selects
 from collections.abc import Collection
 
 from typedpallas.events import Known
+from typedpallas.starts.terms import Leaf, Term, leaves
 from typedpallas.tracing.ranges.points import Path, find
-from typedpallas.tracing.ranges.terms import Leaf, Term, leaves
 
 _BOTH = ("add", "sub", "rem", "min", "max")
 _SEEN = (*_BOTH, "const", "leaf", "multiple", "mul", "div", "shift_left", "select", "opaque")

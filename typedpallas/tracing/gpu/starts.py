@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from typedpallas.events import Known, SlicePart, Step
+from typedpallas.starts.bounds import Bounds, bounds
+from typedpallas.starts.terms import Leaf
 from typedpallas.tracing.gpu import proofs as gpu_proofs
 from typedpallas.tracing.gpu import refs as gpu_refs
 from typedpallas.tracing.ranges import devices as ranges_devices
 from typedpallas.tracing.ranges import walk as ranges_walk
-from typedpallas.tracing.ranges.bounds import Bounds, bounds
 from typedpallas.tracing.ranges.frames import Frame, Part, Walk, handles
 from typedpallas.tracing.ranges.points import Path, find
-from typedpallas.tracing.ranges.terms import Leaf
 from typedpallas.tracing.walk import KernelCall
 
 _GRID_AXES = 3

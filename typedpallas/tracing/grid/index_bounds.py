@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from typedpallas.starts.terms import Leaf, Term, Terms
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.grid import values as grid_values
 from typedpallas.tracing.grid.visits import axes_of
 from typedpallas.tracing.ranges import guarded as guarded_bounds
 from typedpallas.tracing.ranges import numbers as ranges_numbers
-from typedpallas.tracing.ranges.terms import Leaf, Term, Terms
 
 type Ends = tuple[int, int]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from typedpallas.starts.terms import Leaf, Term, Terms
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.outer import scopes as outer_scopes
 from typedpallas.tracing.outer.scopes import Scope
 from typedpallas.tracing.outer.values import Values
 from typedpallas.tracing.ranges import guarded as guarded_bounds
 from typedpallas.tracing.ranges import numbers as ranges_numbers
-from typedpallas.tracing.ranges.terms import Leaf, Term, Terms
 
 type Ends = tuple[int, int]
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from typedpallas.starts.bounds import Range, bounds, join, widened
+from typedpallas.starts.terms import Leaf, Term, leaves
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.jaxapi import scan_counts
 from typedpallas.tracing.ranges import numbers as ranges_numbers
-from typedpallas.tracing.ranges.bounds import Range, bounds, join, widened
 from typedpallas.tracing.ranges.frames import Frame, Walk, handles
 from typedpallas.tracing.ranges.points import Condition
-from typedpallas.tracing.ranges.terms import Leaf, Term, leaves
 
 _ROUNDS = 2
 """Walks of a loop for the bounds of what it carries; then it may carry anything."""

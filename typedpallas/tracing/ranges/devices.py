@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from typedpallas.events import MeshAxis, RemoteDevice
+from typedpallas.starts.bounds import Bounds
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.ranges import outside as ranges_outside
-from typedpallas.tracing.ranges.bounds import Bounds
 from typedpallas.tracing.ranges.frames import Device, Walk
 from typedpallas.tracing.walk import KernelCall
 

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from typedpallas.events import Backend
 from typedpallas.spaces import MemorySpace
+from typedpallas.starts.terms import Leaf, Term, Terms
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.ranges import numbers as ranges_numbers
 from typedpallas.tracing.ranges.points import Path
-from typedpallas.tracing.ranges.terms import Leaf, Term, Terms
 
 type Op = Literal["load", "store", "copy", "signal"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from typedpallas.tracing.ranges.terms import Term
+from typedpallas.starts.terms import Term
 
 type Ints = np.ndarray[Any, Any]
 type Interval = tuple[Ints, Ints]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from typedpallas.tracing.ranges.terms import OPERATIONS, Term, Terms
+from typedpallas.starts.terms import OPERATIONS, Term, Terms
 
 _SAME = ("stop_gradient", "copy", "reduce_precision", "squeeze", "reshape", "broadcast_in_dim", "reshard")
 

@@ -1,9 +1,9 @@
 """Whether a number surely leaves its bounds at some step."""
 
 from typedpallas.events import Step
-from typedpallas.tracing.ranges.bounds import Bounds, bounds
+from typedpallas.starts.bounds import Bounds, bounds
+from typedpallas.starts.terms import Term
 from typedpallas.tracing.ranges.points import Bools, Ints, Path, comes, find
-from typedpallas.tracing.ranges.terms import Term
 
 
 def outside(term: Term, path: Path, known: Bounds, last: int) -> Step | None:

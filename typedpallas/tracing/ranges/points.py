@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from typedpallas.tracing.ranges.terms import OPERATIONS, Leaf, Term, leaves
+from typedpallas.starts.terms import OPERATIONS, Leaf, Term, leaves
 
 type Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 type Bools = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]

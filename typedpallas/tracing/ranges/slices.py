@@ -5,19 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 from typedpallas.events import Context, Known, Slice, SlicePart, Step
+from typedpallas.starts import proofs as ranges_proofs
+from typedpallas.starts.bounds import Bounds, bounds
+from typedpallas.starts.terms import Term, Terms, leaves
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.outer import program as grid_around
 from typedpallas.tracing.ranges import devices as ranges_devices
-from typedpallas.tracing.ranges import proofs as ranges_proofs
 from typedpallas.tracing.ranges import scalars as ranges_scalars
 from typedpallas.tracing.ranges import walk as ranges_walk
-from typedpallas.tracing.ranges.bounds import Bounds, bounds
 from typedpallas.tracing.ranges.frames import Buffer, Part, Use
 from typedpallas.tracing.ranges.outside import outside
 from typedpallas.tracing.ranges.picked import Users, picked
 from typedpallas.tracing.ranges.points import Bools, Condition, Ints, Path, find
-from typedpallas.tracing.ranges.terms import Term, Terms, leaves
 from typedpallas.tracing.walk import KernelCall
 
 _LANES = 128

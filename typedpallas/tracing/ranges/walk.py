@@ -5,13 +5,13 @@ from typing import Any
 
 import jax
 
+from typedpallas.starts.terms import Leaf, Term
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.ranges import control as ranges_control
 from typedpallas.tracing.ranges import devices as ranges_devices
 from typedpallas.tracing.ranges import numbers as ranges_numbers
 from typedpallas.tracing.ranges.frames import Buffer, Device, Frame, Op, Part, Use, Walk, handles
 from typedpallas.tracing.ranges.points import Path
-from typedpallas.tracing.ranges.terms import Leaf, Term
 from typedpallas.tracing.walk import KernelCall, Operand
 
 __all__ = ["ranges_control", "walked"]

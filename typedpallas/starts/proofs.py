@@ -8,7 +8,7 @@ absolute values do not, nor does what a loop carries or a branch returns.
 import math
 
 from typedpallas.events import Known
-from typedpallas.tracing.ranges.terms import Term, leaves
+from typedpallas.starts.terms import Term, leaves
 
 _FUEL = 127
 """How deep it looks; two operands share what is left."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 
-from typedpallas.tracing.ranges.terms import Term, truncated
+from typedpallas.starts.terms import Term, truncated
 
 
 @dataclass(frozen=True)
