@@ -191,6 +191,7 @@ def test_a_tile_sees_the_blocks_of_its_window(tiles: int, block_k: int, window: 
             for key in range(max(0, query + 1 - (window or query + 1)), query + 1)
         }
         assert (work.end(tile) - work.steps(tile), work.end(tile)) == (min(seen), max(seen) + 1)
+        assert tuple(map(int, work.seen(jnp.int32(tile)))) == (work.steps(tile), work.end(tile))
 
 
 @pytest.mark.parametrize("head_dim", [64, 128])

@@ -60,8 +60,15 @@ class Block:
     scale: float
 
     def each_tile(self, do: Any) -> None:
-        """Run ``do(place, turn, step)`` for every tile; ``step`` is how many blocks of keys came before."""
+        """Run ``do(place, turn, step)`` for every tile; ``step`` is how many blocks of keys came before.
+
+        Where there is a block for each tile, nobody looks into ``turns``: that would take longer than a step.
+        """
         row = lax.axis_index("block")
+        if self.work.heads * self.work.tiles == lax.axis_size("block"):
+            place = self._place(row, *self.work.seen(lax.rem(row, self.work.tiles)))
+            do(place, jnp.int32(0), jnp.int32(0))
+            return
 
         def more(carry: Any) -> Any:
             return carry[0] >= 0
@@ -69,13 +76,17 @@ class Block:
         def body(carry: Any) -> Any:
             number, steps, end, turn, step = carry
             following = tuple(self.refs.turns[row, turn + 1, i] for i in (0, 1, 2))
-            heads = self.refs.q.shape[2]
-            both, tile = lax.div(number, self.work.tiles), lax.rem(number, self.work.tiles)
-            do(Place(lax.div(both, heads), lax.rem(both, heads), tile, steps, end), turn, step)
+            do(self._place(number, steps, end), turn, step)
             return *following, turn + 1, step + steps
 
         first = tuple(self.refs.turns[row, 0, i] for i in (0, 1, 2))
         lax.while_loop(more, body, (*first, jnp.int32(0), jnp.int32(0)))
+
+    def _place(self, number: Any, steps: Any, end: Any) -> Place:
+        """The tile of a number, as `Work.order` counts them."""
+        heads = self.refs.q.shape[2]
+        both, tile = lax.div(number, self.work.tiles), lax.rem(number, self.work.tiles)
+        return Place(lax.div(both, heads), lax.rem(both, heads), tile, steps, end)
 
     def copy(self) -> None:
         """The warpgroup that copies: one block of keys ahead of the values."""

@@ -5,7 +5,9 @@ import heapq
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from typedpallas.kernels.gpu.device import multiprocessors
 from typedpallas.launching.errors import LaunchError
@@ -93,6 +95,17 @@ class Work:
         if self.window is None:
             return end
         return end - min(end - 1, max(0, tile * self.tile - self.window + 1) // self.block_k)
+
+    def seen(self, tile: Any) -> tuple[Any, Any]:
+        """`steps` and `end` of a tile that is known only when the kernel runs."""
+        blocks = self.keys // self.block_k
+        if not self.causal:
+            return jnp.int32(blocks), jnp.int32(blocks)
+        end = lax.min(blocks, lax.div((tile + 1) * self.tile + self.block_k - 1, self.block_k))
+        if self.window is None:
+            return end, end
+        first = lax.div(lax.max(0, tile * self.tile - self.window + 1), self.block_k)
+        return end - lax.min(end - 1, first), end
 
     def order(self) -> list[int]:
         """Tiles by number (``head * tiles + tile``): long ones first, but heads that share the cache together."""

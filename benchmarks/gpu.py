@@ -1,6 +1,6 @@
 """How fast the typed GPU kernels are beside cuBLAS, cuDNN, XLA and the Pallas kernels that JAX ships.
 
-Run as ``python -m benchmarks.gpu_speed`` on a Hopper GPU, from the repository's root. Inputs are fresh random
+Run as ``python -m benchmarks.gpu`` on a Hopper GPU, from the repository's root. Inputs are fresh random
 numbers; every result is held against a float32 reference before anything is timed. Times are wall time of many
 calls dispatched in a row, the competitors taking turns; the table has the median of the rounds.
 """
