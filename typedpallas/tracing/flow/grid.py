@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow import buffers as flow_buffers
 from typedpallas.tracing.flow import cells
-from typedpallas.tracing.flow import control as flow_control
+from typedpallas.tracing.flow import control as _control  # noqa: F401  enters its handlers
 from typedpallas.tracing.flow import copies as flow_copies
+from typedpallas.tracing.flow import loops as flow_loops
 from typedpallas.tracing.flow import padding as flow_padding
 from typedpallas.tracing.flow.claims import Garbage
 from typedpallas.tracing.flow.memo import Memo
@@ -85,13 +87,13 @@ class Grid:
             role = {"prefetch": "in"}.get(operand.role, operand.role)
             if not jaxapi.is_ref(var.aval):
                 continue
-            buffer = self.run.buffer(var, functools.partial(flow_control.buffer_of, operand.name, var.aval, role))
+            buffer = self.run.buffer(var, functools.partial(flow_buffers.buffer_of, operand.name, var.aval, role))
             frame[var] = Bound(buffer=buffer)
             table = next(tables, None) if operand.role == "prefetch" else None
             if table is not None and table.shape == buffer.shape:
                 self.run.tables[buffer.number] = table
             code = self._at_first(operand)
-            flow_control.allocate(self.run.state, buffer, code)
+            flow_buffers.allocate(self.run.state, buffer, code)
             if buffer.role == "semaphore" and operand.role != "scratch":
                 self.run.state.counts.pop(buffer.number)
             if operand.role == "out" and operand.mapping is not None and buffer.role == "out":
@@ -156,7 +158,7 @@ class Grid:
                 self._tick(axis, steps, ids, first=False)
             return carry
 
-        flow_control.settle(self.run, [], [], turn)
+        flow_loops.settle(self.run, [], [], turn)
 
     def _step(self, ids: Ids) -> None:
         run = self.run
@@ -168,7 +170,7 @@ class Grid:
         if self.fresh:
             for buffer in run.buffers.values():
                 if buffer.role == "scratch":
-                    flow_control.allocate(run.state, buffer, cells.UNWRITTEN)
+                    flow_buffers.allocate(run.state, buffer, cells.UNWRITTEN)
         run.ids = tuple(number for axis, number in enumerate(ids) if axis not in self.hidden)
         run.extents = tuple(extent for axis, extent in enumerate(self.extents) if axis not in self.hidden)
         self._ticked = None
@@ -287,5 +289,5 @@ def kinds(extent: int, first: int = 0, phases: int = 1, compared: Sequence[int] 
     length = extent - first
     if length <= 2 * edge + phases:
         return every(extent, first)
-    alone = flow_control.alone(length, edge, [number - first for number in compared])
-    return [(first + low, first + high) for low, high in flow_control.runs(length, alone, phases)]
+    alone = flow_loops.alone(length, edge, [number - first for number in compared])
+    return [(first + low, first + high) for low, high in flow_loops.runs(length, alone, phases)]

@@ -1,0 +1,79 @@
+"""Buffers and semaphores that come into scope and go out of it."""
+
+import functools
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow import cells
+from typedpallas.tracing.flow.copies import leak
+from typedpallas.tracing.flow.plan import Plan
+from typedpallas.tracing.flow.run import Frame, NotFollowed, Run, handles, read
+from typedpallas.tracing.flow.state import Bound, Buffer, Count, State
+
+
+@handles("run_scoped")
+def _scoped(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
+    inner = jaxapi.open_jaxpr(eqn.params["jaxpr"])
+    if len(inner.constvars) != len(eqn.invars):
+        raise NotFollowed("scoped buffers without their surroundings")
+    names = inner.debug_info.arg_names or ()
+    known = len(names) == len(inner.invars)
+    made = []
+    for k, var in enumerate(inner.invars):
+        name = names[k] if known else f"scoped[{k}]"
+        buffer = run.buffer(var, functools.partial(buffer_of, name, var.aval, "scoped"))
+        allocate(run.state, buffer, cells.MAYBE if eqn.params.get("collective_axes") else cells.UNWRITTEN)
+        made.append(buffer)
+    scope = {var: run.given(plan, frame, atom) for var, atom in zip(inner.constvars, eqn.invars, strict=True)}
+    scope |= {var: Bound(buffer=buffer) for var, buffer in zip(inner.invars, made, strict=True)}
+    run.walk(run.plans.of(inner), scope)
+    for buffer in made:
+        release(run, buffer)
+    return [read(scope, atom) for atom in inner.outvars]
+
+
+_SHORT = re.compile(r"(?:float|u?int)([124])(?:_|\b|e)")
+
+
+def bits_of(aval: Any) -> int | None:
+    """Bits of one element; none for semaphores and whatever else is no data."""
+    name = jaxapi.dtype_name(aval) or ""
+    short = _SHORT.match(name)
+    if short:
+        return int(short[1])
+    size = getattr(aval.dtype, "itemsize", None) if "sem" not in name and "barrier" not in name else None
+    return None if size is None else 8 * int(size)
+
+
+def buffer_of(name: str, aval: Any, role: Any, number: int) -> Buffer:
+    """A ref's buffer; semaphores have 0 bits unless copies count there."""
+    shape = jaxapi.shape_of(aval) or ()
+    if any(extent is None for extent in shape):
+        raise NotFollowed("a buffer of unknown size")
+    bits = bits_of(aval)
+    if bits is None:
+        return Buffer(number, name, tuple(shape), int(jaxapi.dtype_name(aval) == "dma_sem"), "semaphore")  # type: ignore[arg-type]
+    return Buffer(number, name, tuple(shape), bits, role)  # type: ignore[arg-type]
+
+
+def allocate(state: State, buffer: Buffer, code: int) -> None:
+    """A buffer comes into scope."""
+    if buffer.role == "semaphore":
+        state.counts[buffer.number] = (Count(),) * math.prod(buffer.shape)
+    else:
+        state.cells[buffer.number] = code
+
+
+def release(run: Run, buffer: Buffer) -> None:
+    """A buffer goes out of scope: a semaphore must be zero then."""
+    state = run.state
+    state.cells.pop(buffer.number, None)
+    state.origins.pop(buffer.number, None)
+    leak(run, buffer)
+    state.counts.pop(buffer.number, None)
+    state.flights = tuple(
+        flight for flight in state.flights if buffer not in (flight.semaphore[0], flight.source[0], flight.target[0])
+    )
