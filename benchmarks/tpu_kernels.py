@@ -13,12 +13,14 @@ from jax.experimental.pallas.ops.tpu import flash_attention as jax_attention
 from jax.experimental.pallas.ops.tpu import matmul as jax_matmul
 from jax.experimental.pallas.ops.tpu.megablox import ops as megablox
 from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention as jax_paged_attention
+from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention as jax_ragged_attention
 
 from typedpallas.kernels import rms_norm, softmax
 from typedpallas.kernels.tpu.attention import flash_attention
 from typedpallas.kernels.tpu.grouped_matmul import grouped_matmul
 from typedpallas.kernels.tpu.matmul import matmul, scaled_matmul
 from typedpallas.kernels.tpu.paged_attention import paged_attention
+from typedpallas.kernels.tpu.ragged_paged_attention import ragged_paged_attention
 
 CHIPS = ("tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x")
 FLOATS_ALONE = ("tpu-v2", "tpu-v3")
@@ -78,6 +80,12 @@ def _pages(dtype: str) -> Arrays:
     return _array(dtype, 4, 32, 128), pages, pages, _array("int32", 4, 16), _array("int32", 4)
 
 
+def _ragged(dtype: str) -> Arrays:
+    """Up to 256 tokens of 8 sequences, 32 heads of queries and 4 of keys."""
+    pages = _array(dtype, 4, 64, 16, 128)
+    return _array(dtype, 256, 32, 128), pages, pages, *(_array("int32", *shape) for shape in ((8, 16), (8,), (9,)))
+
+
 def _groups(dtype: str) -> Arrays:
     return _array(dtype, 1024, 1024), _array(dtype, 8, 1024, 1024), _array("int32", 8)
 
@@ -117,6 +125,14 @@ def _jax_paged(q: Any, k: Any, v: Any, tables: Any, lengths: Any) -> Any:
     return jax_paged_attention(q, k, v, lengths, tables, pages_per_compute_block=16)
 
 
+def _jax_ragged(q: Any, k: Any, v: Any, tables: Any, lengths: Any, cu_q_lens: Any) -> Any:
+    """Of blocks of as many keys and queries. Its pages hold keys and values of all heads by turns."""
+    pages = jnp.stack([k, v], axis=1).reshape(-1, *k.shape[1:]).transpose(1, 2, 0, 3)
+    count = jnp.full((1,), lengths.size, jnp.int32)
+    blocks = {"num_kv_pages_per_block": 16, "num_queries_per_block": 32}
+    return jax_ragged_attention(q, pages, lengths, tables, cu_q_lens, count, sm_scale=128**-0.5, **blocks)
+
+
 def _jax_grouped(x: Any, w: Any, sizes: Any) -> Any:
     return megablox.gmm(x, w, sizes, x.dtype, (128, 512, 512))
 
@@ -135,6 +151,7 @@ KERNELS: dict[str, Kernel] = {
         scaled_matmul, _scaled, functools.partial(_jax_product, jnp.float32), QUANTISED, _NO_NARROW, "float8_e4m3fn"
     ),
     "paged attention": Kernel(paged_attention, _pages, _jax_paged, SINCE_V4, _NO_SLICES),
+    "ragged paged attention": Kernel(ragged_paged_attention, _ragged, _jax_ragged, SINCE_V4, _NO_SLICES),
     "attention, causal": Kernel(_causal, _heads, _jax_causal),
     "attention, grouped, window": Kernel(functools.partial(_causal, window=300), _grouped_heads),
     "attention, segments": Kernel(_segmented, _with_segments, _jax_segmented),

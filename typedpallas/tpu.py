@@ -11,6 +11,7 @@ from typedpallas.spaces import MemorySpace, Scalars, VectorLoads, VectorStores
 _COPIES = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
 
 if TYPE_CHECKING:
+    from typedpallas._tpu_copies import Copy as Copy
     from typedpallas._tpu_copies import async_copy as async_copy
     from typedpallas._tpu_copies import copy as copy
     from typedpallas._tpu_copies import make_async_copy as make_async_copy
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typedpallas._tpu_stream import stream as stream
 else:
     _LATER = {
+        "Copy": "_tpu_copies",
         "async_copy": "_tpu_copies",
         "copy": "_tpu_copies",
         "make_async_copy": "_tpu_copies",

@@ -37,6 +37,6 @@ def check_traced(kernel: Callable[..., None], jaxpr: Any, target: Target | None)
         PlacementError: a rule is broken; what is open does not count.
     """
     declared.remember(kernel)
-    refuted = [item for item in check_launch(jaxpr, target) if item.verdict == "refuted"]
+    refuted = dict.fromkeys(item for item in check_launch(jaxpr, target) if item.verdict == "refuted")
     if refuted:
-        raise PlacementError(refuted)
+        raise PlacementError(tuple(refuted))

@@ -6,6 +6,7 @@
 | `matmul.scaled_matmul` | no: products of float32 alone | no: of float32 and bfloat16 | int8 and fp8 |
 | `attention.flash_attention`, its gradients | float32 | and bfloat16 | the same |
 | `paged_attention.paged_attention` | no: slices of HBM start at constants | float32, bfloat16 | the same |
+| `ragged_paged_attention.ragged_paged_attention` | no, as above | float32, bfloat16 | the same |
 | `grouped_matmul.grouped_matmul`, its gradients | float32 | and bfloat16 | the same |
 
 Softmax and norms need nothing of their own: `typedpallas.kernels.softmax` and the others are taken by every chip.
