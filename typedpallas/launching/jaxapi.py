@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import jax
 from jax._src import api_util, config, core, flattree
 from jax._src.interpreters import partial_eval
 from jax._src.state import discharge, types
+from jax.experimental import pallas as pl
 
 
 def is_ref(x: Any) -> bool:
@@ -149,6 +150,52 @@ def uses(fn: Callable[..., Any], count: int) -> list[bool]:
     """Which of its ``count`` int32 arguments the results of ``fn`` depend on."""
     jaxpr = inner(jax.make_jaxpr(fn)(*[jax.ShapeDtypeStruct((), "int32")] * count))
     return live(jaxpr, [True] * len(jaxpr.outvars))[1]
+
+
+def with_promises(jaxpr: Any, promises: Mapping[int, Mapping[Any, int]]) -> Any:
+    """The jaxpr with `pl.multiple_of` around operands: by an equation's `id`, the variable and what divides it.
+
+    Equations inside of others are reached too. A jaxpr in which nothing is promised comes back itself.
+    """
+    opened = inner(jaxpr)
+    equations: list[Any] = []
+    made: dict[tuple[Any, int], Any] = {}
+    for eqn in opened.eqns:
+        told = promises.get(id(eqn), {})
+        for key in told.items():
+            if key not in made:
+                made[key] = _multiple_of(*key, eqn.source_info)
+                equations.append(made[key])
+        equations.append(_told(eqn, {key[0]: made[key] for key in told.items()}, promises))
+    if len(equations) == len(opened.eqns) and all(a is b for a, b in zip(equations, opened.eqns, strict=True)):
+        return jaxpr
+    changed = opened.replace(eqns=equations)
+    return changed if opened is jaxpr else jaxpr.replace(jaxpr=changed)
+
+
+def _told(eqn: Any, hints: Mapping[Any, Any], promises: Mapping[int, Mapping[Any, int]]) -> Any:
+    """The equation with the results of these equations for its operands, and with promises made inside of it."""
+    params = {name: _with_promises_inside(value, promises) for name, value in eqn.params.items()}
+    if any(params[name] is not value for name, value in eqn.params.items()):
+        eqn = eqn.replace(params=params)
+    if not hints:
+        return eqn
+    invars = [atom if is_literal(atom) or atom not in hints else hints[atom].outvars[0] for atom in eqn.invars]
+    return eqn.replace(invars=invars)
+
+
+def _with_promises_inside(value: Any, promises: Mapping[int, Mapping[Any, int]]) -> Any:
+    """A parameter of an equation, with promises made in the jaxprs that it is or holds."""
+    if type(value) in (tuple, list):
+        items = [_with_promises_inside(item, promises) for item in value]
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+    return with_promises(value, promises) if hasattr(inner(value), "eqns") else value
+
+
+def _multiple_of(var: Any, divisor: int, source: Any) -> Any:
+    """An equation that promises what divides a variable, with a result of its own."""
+    made = inner(jax.make_jaxpr(lambda number: pl.multiple_of(number, divisor))(var.aval))
+    return made.eqns[0].replace(invars=[var], source_info=source)
 
 
 def without_rules(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import jax
 from typedpallas.chips import Target, get
 from typedpallas.compilers.ambient import lowering_platform, target_context
 from typedpallas.events import Backend
-from typedpallas.launching import binding, checks, choose, jaxapi, signature
+from typedpallas.launching import binding, checks, choose, hints, jaxapi, signature
 from typedpallas.launching.choose import Choice
 from typedpallas.launching.errors import LaunchError, Unsupported
 from typedpallas.launching.plan import Plan
@@ -196,7 +196,10 @@ class Launch:
                 return _unpacked(self._call(plan, way).run(self.kernel, operands))
 
             run.__name__ = self.__name__
-            self._compiled[key] = jax.jit(run, inline=True)
+            made = jax.jit(run, inline=True)
+            target = None if way.interpret else way.target
+            hinted = way.backend == "mosaic_tpu"
+            self._compiled[key] = hints.given(made, arrays, target) if hinted else made
         call = self._compiled[key]
         if checked:
             self._check_once(key, call, arrays, None if way.interpret else way.target)

@@ -101,9 +101,10 @@ class Terms:
             return self._made.setdefault(("leaf", id(term.leaf)), term)
         if term.op in OPERATIONS:
             return self.apply(term.op, *args)
-        same = {"opaque": self.opaque, "joined": self.joined}.get(term.op)
-        if same is not None:
-            return same(args[0])
+        if term.op == "opaque":
+            return self.opaque(args[0]) if term.args[0].const is None else term
+        if term.op == "joined":
+            return self.joined(args[0])
         return self.multiple(args[0], term.value) if term.op == "multiple" else term
 
     def multiple(self, term: Term, of: int) -> Term:
@@ -113,6 +114,10 @@ class Terms:
     def opaque(self, term: Term) -> Term:
         """The same value, where a compiler does not see how it comes about."""
         return term if term.op == "const" else self._one("opaque", (term,))
+
+    def hidden(self, term: Term) -> Term:
+        """The same value, be it a number, where a compiler does not see how it comes about."""
+        return self._one("opaque", (term,))
 
     def apply(self, op: Operation, *args: Term) -> Term:
         """An operation of `OPERATIONS`, folded as far as it is one on numbers or changes nothing."""
@@ -159,6 +164,8 @@ class Terms:
             return self.const(0)
         if right.const == 0:
             return left
+        if left.const is not None and right.op == "sub" and right.args[0].const is not None:
+            return self.apply("add", right.args[1], self.const(left.value - right.args[0].value))
         if left.op == "add" and right in left.args:
             return left.args[1] if left.args[0] is right else left.args[0]
         if left.op == "add" and right.const is not None and left.args[1].const is not None:

@@ -1,5 +1,6 @@
 """Branches and loops: on which path their bodies run, and what the numbers that they carry can be."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ _DEEPEST = 2
 def _branches(walk: Walk, eqn: Any, frame: Frame) -> None:
     terms, branches = walk.terms, [jaxapi.open_jaxpr(branch) for branch in eqn.params["branches"]]
     which, last = frame.read(terms, eqn.invars[0]), len(branches) - 1
+    outside = _parts([frame.read(terms, atom) for atom in eqn.invars[1:]])
     found: list[list[Term]] = []
     for number, branch in enumerate(branches):
         if which.const is not None and min(max(which.const, 0), last) != number:
@@ -30,15 +32,34 @@ def _branches(walk: Walk, eqn: Any, frame: Frame) -> None:
         if which.const is None:
             path = replace(path, conditions=(*path.conditions, Condition(which, number, last)))
         found.append(walk.run(branch, frame.entered(terms, branch.invars, eqn.invars[1:], path)))
-    frame.store(eqn.outvars, [_merged(walk, which, results) for results in zip(*found, strict=True)])
+    frame.store(eqn.outvars, [_merged(walk, which, results, outside) for results in zip(*found, strict=True)])
 
 
-def _merged(walk: Walk, which: Term, results: Sequence[Term]) -> Term:
+def _parts(operands: Sequence[Term]) -> set[Term]:
+    """The terms of a branch's operands, and what these are made of."""
+    found: set[Term] = set()
+    todo = list(operands)
+    while todo:
+        term = todo.pop()
+        if term not in found:
+            found.add(term)
+            todo.extend(term.args)
+    return found
+
+
+def _merged(walk: Walk, which: Term, results: Sequence[Term], outside: set[Term]) -> Term:
+    """What one of several branches gives.
+
+    A compiler makes a choice of it where each gives what is known before the branch; what one works out itself it
+    does not look into (asked of libtpu: equal results of all branches neither).
+    """
     first = results[0]
+    plain = len(results) <= 2 and all(term.const is not None or term in outside for term in results)
     if all(term is first for term in results):
-        return first
+        return first if plain or len(results) == 1 else walk.terms.opaque(first)
     if len(results) == 2:
-        return walk.terms.joined(walk.terms.apply("select", which, first, results[1]))
+        chosen = walk.terms.apply("select", which, first, results[1])
+        return walk.terms.joined(chosen) if plain else walk.terms.opaque(chosen)
     range_ = bounds(first, {})
     for term in results[1:]:
         range_ = join(range_, bounds(term, {}))
@@ -47,6 +68,13 @@ def _merged(walk: Walk, which: Term, results: Sequence[Term]) -> Term:
 
 def _carried(found: Range) -> Leaf:
     return Leaf("a value that a loop or branch hands on", found.low, found.high, step=found.step, rest=found.rest)
+
+
+def _grown(start: Term, stride: int) -> Range:
+    """What a number is, that has grown by the same any number of times."""
+    found = bounds(start, {})
+    step = math.gcd(found.step, stride)
+    return Range(found.low if stride > 0 else None, found.high if stride < 0 else None, step, found.rest % step)
 
 
 def _strides(body: Any, first: int, count: int) -> list[int | None]:
@@ -82,11 +110,18 @@ def _scan(walk: Walk, eqn: Any, frame: Frame) -> None:
     path = replace(frame.path, loops=(*frame.path.loops, turn))
     entered = frame.entered(terms, body.invars, eqn.invars, path)
     results = _turned(walk, body, entered, body.invars[consts : consts + count], starts, inputs)
+    kept = unrolled or length == 1
     after = [
-        result if stride is None else _counted(walk, start, stride, terms.const(length), hidden=True)
+        result if stride is None else _after(walk, start, stride, length, kept)
         for start, stride, result in zip(starts, strides, results, strict=True)
     ]
     frame.store(eqn.outvars[:count], after)
+
+
+def _after(walk: Walk, start: Term, stride: int, length: int, kept: bool) -> Term:
+    """What has grown by the same at each turn: a number in a loop that is written out, hidden by any other."""
+    found = _counted(walk, start, stride, walk.terms.const(length), hidden=False)
+    return found if stride == 0 or kept else walk.terms.hidden(found)
 
 
 def _label(eqn: Any) -> str:
@@ -197,7 +232,10 @@ def _while(walk: Walk, eqn: Any, frame: Frame) -> None:
     operands = [*outer[of_test:], *carried]
     entered = frame.entered(terms, body.invars, operands, path)
     results = _turned(walk, body, entered, body.invars[of_body:], starts, inputs)
-    after = [start if stride == 0 else result for start, stride, result in zip(starts, strides, results, strict=True)]
+    after = [
+        start if stride == 0 else result if stride is None else terms.leaf(_carried(_grown(start, stride)))
+        for start, stride, result in zip(starts, strides, results, strict=True)
+    ]
     frame.store(eqn.outvars, after)
 
 

@@ -51,6 +51,8 @@ class Part:
     extent: int | None
     sized: Term | None = None
     """The size, where it is known only when the kernel runs."""
+    atoms: tuple[Any, Any] = (None, None)
+    """The equation's operands that the start and the size are, where they are not written into it."""
 
 
 @dataclass(frozen=True)

@@ -42,19 +42,35 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         if use.op == "store" and not use.views and len(use.buffer.memory or ()) == len(use.buffer.axes) == 1:
             whole = tuple(SlicePart(axis=None, extent=n, start=0, size=n) for n in use.buffer.memory or ())
             yield Located(layouts.slice(use.op, use.buffer, whole), place, kernel.name)
-        for number, (buffer, parts) in enumerate(_addressed(use)):
-            if all(_is_whole(part) for part in parts) and not (use.op == "store" and len(buffer.memory or ()) == 1):
-                continue
+        for number, (buffer, parts, op) in enumerate(_indexed(use)):
             key = (use.op, id(use.buffer), number, tuple(map(_key, parts)), place if use.op != "copy" else None)
             if key in seen:
                 continue
             seen.add(key)
-            last = number == len(use.views) - 1
-            op = use.op if use.op in ("copy", "signal") else use.op if last and use.plain else "view"
             for path, copied in _copies(use.path, parts):
                 found = tuple(_measured(part, path, known, use.masked) for part in copied)
                 event = layouts.slice(op, buffer, found)
                 yield Located(replace(event, picked=_is_picked(use, users)), place, kernel.name)
+
+
+def by_part(kernel: KernelCall) -> Iterator[tuple[Use, tuple[Part, ...], Slice]]:
+    """Each index of each use of a ref with its event, its parts in the order of the ref's dims."""
+    known: Bounds = {}
+    layouts = _Layouts(kernel)
+    for use in ranges_walk.walked(kernel).uses:
+        for buffer, parts, op in _indexed(use):
+            for path, copied in _copies(use.path, parts):
+                found = tuple(_measured(part, path, known, use.masked) for part in copied)
+                yield use, copied, layouts.slice(op, buffer, found)
+
+
+def _indexed(use: Use) -> Iterator[tuple[Buffer, tuple[Part, ...], Any]]:
+    """Each index of a use that is not just all of its ref, with the buffer that it indexes and what it is for."""
+    for number, (buffer, parts) in enumerate(_addressed(use)):
+        if all(_is_whole(part) for part in parts) and not (use.op == "store" and len(buffer.memory or ()) == 1):
+            continue
+        last = number == len(use.views) - 1
+        yield buffer, parts, use.op if use.op in ("copy", "signal") else use.op if last and use.plain else "view"
 
 
 def _key(part: Part) -> tuple[object, ...]:

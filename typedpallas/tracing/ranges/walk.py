@@ -195,8 +195,9 @@ def _part(walk: Walk, frame: Frame, index: Any, extent: int | None) -> Part:
     if hasattr(index, "start"):
         size = index.size if isinstance(index.size, int) else None
         sized = None if size is not None else _term(walk, frame, index.size)
-        return Part(_term(walk, frame, index.start), size, index.stride, False, extent, sized)
-    return Part(_term(walk, frame, index), 1, 1, True, extent)
+        atoms = (index.start, index.size)
+        return Part(_term(walk, frame, index.start), size, index.stride, False, extent, sized, atoms)
+    return Part(_term(walk, frame, index), 1, 1, True, extent, atoms=(index, None))
 
 
 def _term(walk: Walk, frame: Frame, value: Any) -> Term | None:
