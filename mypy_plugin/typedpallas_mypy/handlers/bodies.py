@@ -31,7 +31,7 @@ def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: boo
     body = Body(function)
     if body.is_stub:
         return
-    for event, place in chain(body_stores.events(body, refs, aliased), body_copies.events(body, refs)):
+    for event, place in chain(body_stores.events(body, refs, aliased), body_copies.events(body, source, refs)):
         report.judge(source.api, event, NO_FACTS, {"": place})
 
 

@@ -1,72 +1,193 @@
-"""Copies in a kernel's body: started and never waited for, or their buffers used before the wait."""
+"""Copies and signals in a kernel's body: never waited for, waited for twice, or their buffers used meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final, Literal
 
 from mypy import nodes as n
 
-from typedpallas.events import CopyInUse, RefFact, SemaphoreLeft
-from typedpallas.records import record
+from typedpallas import tpu
+from typedpallas.dims import Size
+from typedpallas.events import CopyInUse, RefFact, SemaphoreLeft, SemaphoreStarved
+from typedpallas_mypy.handlers.body_counts import Copy, Counts, Op, copy_made
+from typedpallas_mypy.handlers.body_flights import Flight, Use
+from typedpallas_mypy.handlers.body_paths import Key, Paths, Starved, TooManyPathsError, sign
 from typedpallas_mypy.handlers.body_tree import Body
-from typedpallas_mypy.handlers.calls_source import arguments, function_name
+from typedpallas_mypy.handlers.calls_source import Source
 
-type Found = tuple[SemaphoreLeft | CopyInUse, n.Context]
+type Wrong = SemaphoreLeft | SemaphoreStarved | CopyInUse
+type Claim = tuple[Op, Wrong, n.Context]
+type Found = tuple[Wrong, n.Context]
 
-_MAKES: Final = ("make_async_copy", "async_copy")
-_STARTED: Final = "async_copy"
-_ORDER: Final = ("src_ref", "dst_ref", "sem")
-_NAMES: Final = {"src": "src_ref", "dst": "dst_ref"}
 _KNOWN: Final = ("jax.", "typedpallas.", "builtins.", "functools.", "math.", "numpy.")
+_COUNTING: Final = (tpu.DMA, tpu.REGULAR)
+"""Semaphores of the kernel alone; barriers count what others do."""
+_NONE: Final = Size.of(0)
 
 
-@record(frozen=True)
-class _Copy:
-    call: n.CallExpr
-    source: n.Expression
-    target: n.Expression
-    semaphore: n.Expression
-    started: bool
+def events(body: Body, source: Source, refs: tuple[RefFact, ...]) -> Iterator[Found]:
+    """What surely goes wrong with the copies and semaphores of a kernel."""
+    own = {
+        variable
+        for ref in refs
+        if ref.direction == "scratch" and ref.space in _COUNTING
+        if (variable := body.parameter(ref.name)) is not None
+    }
+    counts = Counts(body, source, frozenset(own))
+    told: set[n.Var] = set()
+    for event, place, semaphore in _on_paths(body, counts):
+        told.add(semaphore)
+        yield event, place
+    yield from _nowhere_waited(body, counts, own - told)
 
 
-def events(body: Body, refs: tuple[RefFact, ...]) -> Iterator[Found]:
-    """What surely goes wrong with the copies of a kernel."""
-    copies = [copy for node in body.nodes if isinstance(node, n.CallExpr) and (copy := _copy(node)) is not None]
-    if copies:
-        yield from _never_waited(body, refs, copies)
-        yield from _used_early(body, copies)
+def _on_paths(body: Body, counts: Counts) -> Iterator[tuple[Wrong, n.Context, n.Var]]:
+    """What is wrong on every path that reaches a place; one error for each semaphore."""
+    if not counts.followed or not any(op.semaphore in counts.followed for op in counts.all_ops()):
+        return
+    try:
+        paths = Paths(body, counts)
+    except TooManyPathsError:
+        return
+    told: set[n.Var] = set()
+    for op, event, place in chain(_starvations(paths), _leaks(paths), _uses(paths)):
+        if op.semaphore not in told:
+            told.add(op.semaphore)
+            yield event, place, op.semaphore
 
 
-def _copy(call: n.CallExpr) -> _Copy | None:
-    name = function_name(call)
-    made = name.rpartition(".")[2]
-    given = arguments(call, _ORDER) if made in _MAKES and name.startswith(("jax.", "typedpallas.")) else None
-    named = {_NAMES.get(key, key): value for key, value in (given or {}).items()}
-    if not all(key in named for key in _ORDER):
-        return None
-    return _Copy(call, named["src_ref"], named["dst_ref"], named["sem"], made == _STARTED)
+def _always_wrong(paths: Paths) -> Iterator[Use | Starved]:
+    """What is wrong on every path that reaches its place, in the order of the source."""
+    places = sorted(paths.tallies.items(), key=lambda item: _line(item[0][0]))
+    yield from (tally.wrong[0] for _, tally in places if tally.always)
 
 
-def _never_waited(body: Body, refs: tuple[RefFact, ...], copies: Sequence[_Copy]) -> Iterator[Found]:
+def _starvations(paths: Paths) -> Iterator[Claim]:
+    for wrong in _always_wrong(paths):
+        if isinstance(wrong, Starved) and _never_more(paths, paths.key(wrong.op)):
+            event = _starved(wrong, wrong.op)
+            if event.counts == "bytes" or event.wanted is not None:
+                yield wrong.op, event, wrong.op.place
+
+
+def _leaks(paths: Paths) -> Iterator[Claim]:
+    for op in _left(paths):
+        event = _leak(paths, op)
+        if event.counts == "bytes" or event.left is not None:
+            yield op, event, op.place
+
+
+def _uses(paths: Paths) -> Iterator[Claim]:
+    """Buffers used too early. Where nobody waits at all that is what is said."""
+    for wrong in _always_wrong(paths):
+        if isinstance(wrong, Use):
+            assert isinstance(wrong.place, n.Context)
+            yield wrong.flight.op, _in_use(wrong), wrong.place
+
+
+def _line(node: n.Node) -> tuple[int, int]:
+    return (node.line, node.column) if isinstance(node, n.Context) else (0, 0)
+
+
+# ---------------------------------------------------------------------- claims
+
+
+def _never_more(paths: Paths, key: Key) -> bool:
+    """Whether no step of a grid can leave anything on a semaphore for the next one."""
+    if any(key[0] in end.lost for end in paths.ends):
+        return False
+    return all(sign(end.balance.get(key, _NONE)) in (0, -1) for end in paths.ends)
+
+
+def _left(paths: Paths) -> Iterator[Op]:
+    """Starts after which, on every path, something is left at the end, and that no other step can take away."""
+    seen: set[n.Node] = set()
+    for end in paths.ends:
+        for op in end.started:
+            key = paths.key(op)
+            if op.place in seen:
+                continue
+            seen.add(op.place)
+            signs = [(sign(e.balance.get(key, _NONE)), op in e.started) for e in paths.ends]
+            lost = any(op.semaphore in e.lost for e in paths.ends)
+            if not lost and all(left == 1 if started else left in (0, 1) for left, started in signs):
+                yield op
+
+
+def _leak(paths: Paths, op: Op) -> SemaphoreLeft:
+    left = min((e.balance[paths.key(op)] for e in paths.ends if op in e.started), key=lambda size: size.const or 0)
+    copy = op.copy
+    return SemaphoreLeft(
+        semaphore=_semaphore(op),
+        counts="bytes" if copy is not None else "signals",
+        left=left.const,
+        source=_text(copy, "source") if copy is not None else None,
+        target=_text(copy, "target") if copy is not None else None,
+    )
+
+
+def _starved(claim: Starved, op: Op) -> SemaphoreStarved:
+    exact = not any(name.startswith("#") for name in (op.amount + claim.there).names)
+    return SemaphoreStarved(
+        semaphore=_semaphore(op),
+        counts="bytes" if op.copy is not None else "signals",
+        wanted=_number(op.amount) if exact else None,
+        there=_number(claim.there) if exact or claim.there == _NONE else None,
+    )
+
+
+def _number(size: Size) -> Size | int:
+    return size if size.const is None else size.const
+
+
+def _in_use(use: Use) -> CopyInUse:
+    flight, copy = use.flight, use.flight.op.copy
+    assert copy is not None
+    end = flight.source if use.side == "source" else flight.target
+    assert end is not None
+    return CopyInUse(
+        how=use.how,
+        buffer=end[0].name,
+        side=use.side,
+        source=_text(copy, "source"),
+        target=_text(copy, "target"),
+        semaphore=_semaphore(flight.op),
+        other=None if use.other is None else _pair(use.other),
+    )
+
+
+def _pair(flight: Flight) -> str:
+    copy = flight.op.copy
+    return "" if copy is None else f"{_text(copy, 'source')} -> {_text(copy, 'target')}"
+
+
+# ---------------------------------------------------------------------- copies in lists
+
+
+def _nowhere_waited(body: Body, counts: Counts, own: set[n.Var]) -> Iterator[Found]:
     """Copies on the kernel's own semaphores, where the word "wait" is nowhere, and nobody else could say it."""
+    copies = [c for node in body.nodes if isinstance(node, n.CallExpr) and (c := copy_made(node)) is not None]
     words = [node.name for node in body.nodes if isinstance(node, n.MemberExpr | n.NameExpr)]
     started = "start" in words or any(copy.started for copy in copies)
-    if not started or any("wait" in word for word in words) or not _is_closed(body):
+    scoped = any(copy.call in [op.place for ops in counts.blocks.values() for op in ops] for copy in copies)
+    if not started or scoped or any("wait" in word for word in words) or not _is_closed(body):
         return
-    own = {ref.name for ref in refs if ref.direction == "scratch" and ref.space is not None and not ref.space.data}
-    told: set[str] = set()
+    told: set[n.Var] = set()
     for copy in copies:
         semaphore = _named(copy.semaphore)
         if semaphore is None or semaphore not in own or semaphore in told:
             continue
         told.add(semaphore)
-        yield (
-            SemaphoreLeft(
-                semaphore=semaphore, counts="bytes", left=None, source=_text(copy.source), target=_text(copy.target)
-            ),
-            copy.call,
+        event = SemaphoreLeft(
+            semaphore=semaphore.name,
+            counts="bytes",
+            left=None,
+            source=_text(copy, "source"),
+            target=_text(copy, "target"),
         )
+        yield event, copy.call
 
 
 def _is_closed(body: Body) -> bool:
@@ -86,93 +207,43 @@ def _is_closed(body: Body) -> bool:
     return True
 
 
-def _used_early(body: Body, copies: Sequence[_Copy]) -> Iterator[Found]:
-    """Whole buffers that are used between a copy's start and its wait, in one straight list of statements."""
-    for copy in copies:
-        bound = body.parents[copy.call]
-        variable = _variable(bound)
-        block = body.parents.get(bound)
-        if variable is None or not isinstance(block, n.Block) or not _is_whole(copy):
-            continue
-        assert isinstance(bound, n.AssignmentStmt)
-        steps = block.body
-        start: n.Statement | None = (
-            bound if copy.started else next((s for s in steps if _calls(s, variable, "start")), None)
-        )
-        wait = next((s for s in steps if _calls(s, variable, "wait")), None)
-        if start is None or wait is None or not steps.index(bound) <= steps.index(start) < steps.index(wait):
-            continue
-        between = steps[steps.index(start) + 1 : steps.index(wait)]
-        if all(isinstance(s, n.AssignmentStmt | n.OperatorAssignmentStmt | n.ExpressionStmt) for s in between):
-            yield from _uses(body, copy, between)
+# ---------------------------------------------------------------------- names for messages
 
 
-def _variable(bound: n.Node) -> n.Var | None:
-    if not isinstance(bound, n.AssignmentStmt) or len(bound.lvalues) != 1:
-        return None
-    target = bound.lvalues[0]
-    return target.node if isinstance(target, n.NameExpr) and isinstance(target.node, n.Var) else None
-
-
-def _is_whole(copy: _Copy) -> bool:
-    return isinstance(copy.source, n.NameExpr) and isinstance(copy.target, n.NameExpr)
-
-
-def _calls(statement: n.Statement, variable: n.Var, method: str) -> bool:
-    """Whether a statement is ``variable.method(...)``."""
-    call = statement.expr if isinstance(statement, n.ExpressionStmt) else None
-    callee = call.callee if isinstance(call, n.CallExpr) else None
-    return (
-        isinstance(callee, n.MemberExpr)
-        and callee.name == method
-        and isinstance(callee.expr, n.NameExpr)
-        and callee.expr.node is variable
-    )
-
-
-def _uses(body: Body, copy: _Copy, between: Sequence[n.Statement]) -> Iterator[Found]:
-    """The first use of either end; nothing where something in between may wait."""
-    inside = [node for node in body.nodes if any(_below(body, node, statement) for statement in between)]
-    if any("wait" in node.name for node in inside if isinstance(node, n.MemberExpr | n.NameExpr)):
-        return
-    for end, side in ((copy.target, "target"), (copy.source, "source")):
-        variable = end.node if isinstance(end, n.NameExpr) else None
-        mentions = body.mentions(variable) if isinstance(variable, n.Var) else ()
-        for mention in mentions:
-            if mention.node not in inside or mention.use not in ("load", "store", "update"):
-                continue
-            if side == "source" and mention.use == "load":
-                continue
-            assert isinstance(mention.whole, n.Context)
-            yield (
-                CopyInUse(
-                    how="load" if mention.use == "load" else "store",
-                    buffer=mention.node.name,
-                    side="target" if side == "target" else "source",
-                    source=_text(copy.source),
-                    target=_text(copy.target),
-                    semaphore=_named(copy.semaphore) or "the semaphore",
-                ),
-                mention.whole,
-            )
-            return
-
-
-def _below(body: Body, node: n.Node, top: n.Node) -> bool:
-    at: n.Node | None = node
-    while at is not None and at is not top:
-        at = body.parents.get(at)
-    return at is top
-
-
-def _named(expression: n.Expression) -> str | None:
-    """The ref that an expression is or views: ``done`` of ``done.at[0]``."""
+def _base(expression: n.Expression) -> n.Expression:
     while isinstance(expression, n.IndexExpr | n.MemberExpr):
         expression = expression.base if isinstance(expression, n.IndexExpr) else expression.expr
-    return expression.name if isinstance(expression, n.NameExpr) else None
+    return expression
 
 
-def _text(expression: n.Expression) -> str:
-    """How messages write one end of a copy."""
-    name = _named(expression) or "a buffer"
-    return name if isinstance(expression, n.NameExpr) else f"{name}.at[...]"
+def _named(expression: n.Expression) -> n.Var | None:
+    """The ref that an expression is or views: ``done`` of ``done.at[0]``."""
+    base = _base(expression)
+    return base.node if isinstance(base, n.NameExpr) and isinstance(base.node, n.Var) else None
+
+
+def _text(copy: Copy, end: Literal["source", "target"]) -> str:
+    """How messages write one end of a copy: ``x``, ``x.at[0]``, ``x.at[...]`` where more is selected."""
+    expression = copy.source if end == "source" else copy.target
+    base = _base(expression)
+    name = base.name if isinstance(base, n.NameExpr) else "a buffer"
+    if isinstance(base, n.NameExpr) and base.node is not None and base.node in copy.given:
+        given = _base(copy.given[base.node])
+        name = given.name if isinstance(given, n.NameExpr) else "a buffer"
+    return name if base is expression else f"{name}.at[{_index(copy, expression)}]"
+
+
+def _index(copy: Copy, view: n.Expression) -> str:
+    index = view.index if isinstance(view, n.IndexExpr) else view
+    if isinstance(index, n.NameExpr) and index.node is not None:
+        index = copy.given.get(index.node, index)
+    if isinstance(index, n.IntExpr):
+        return str(index.value)
+    return index.name if isinstance(index, n.NameExpr) else "..."
+
+
+def _semaphore(op: Op) -> str:
+    """``done``, ``done[1]``, or the name of the array where the element cannot be told."""
+    axes = [axis for axis in op.element.axes if axis is not None and axis.isdigit()]
+    exact = bool(axes) and len(axes) == len(op.element.axes)
+    return f"{op.semaphore.name}[{', '.join(axes)}]" if exact else op.semaphore.name

@@ -71,14 +71,22 @@ class Body:
     def _mention(self, name: n.NameExpr) -> Mention:
         above = self.parents[name]
         if isinstance(above, n.IndexExpr) and above.base is name:
-            return Mention(name, self._indexed(above), above)
+            return Mention(name, self.indexed(above), above)
         if isinstance(above, n.MemberExpr) and above.name in _LOOKS:
             return Mention(name, "look", name)
         if isinstance(above, n.CallExpr) and above.callee is not name and _is_like(above):
             return Mention(name, "look", name)
         return Mention(name, "other", name)
 
-    def _indexed(self, access: n.IndexExpr) -> Use:
+    def above(self, node: n.Node) -> Iterator[n.Node]:
+        """What a node stands in, from the inside out."""
+        at = self.parents.get(node)
+        while at is not None:
+            yield at
+            at = self.parents.get(at)
+
+    def indexed(self, access: n.IndexExpr) -> Use:
+        """What is done with the part of a ref that an index selects."""
         above = self.parents[access]
         if isinstance(above, n.AssignmentStmt) and access in above.lvalues:
             return "store"

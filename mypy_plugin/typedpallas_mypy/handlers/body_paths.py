@@ -1,0 +1,305 @@
+"""Every path through a body, as far as branches and inner functions are written out: what is under way at each place.
+
+A claim holds only if it holds on every path that reaches its place. Branches are taken and left as if they knew
+nothing of each other, unless they ask the same question of values that do not change; so there are more paths here
+than in life, and that only makes claims fewer. A loop is gone through once, from no knowledge of what its turns leave
+behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mypy import nodes as n
+
+from typedpallas.dims import Size
+from typedpallas.records import record
+from typedpallas_mypy.handlers import calls_uses
+from typedpallas_mypy.handlers.body_counts import LATER, Counts, Op, is_loop, runs
+from typedpallas_mypy.handlers.body_flights import End, Flights, Use
+from typedpallas_mypy.handlers.body_text import WHOLE, Region, condition, region
+from typedpallas_mypy.handlers.body_tree import Body
+
+_MOST_PATHS: Final = 64
+_DEPTH: Final = 8
+_NONE: Final = Size.of(0)
+
+
+class TooManyPathsError(Exception):
+    """More paths than are followed."""
+
+
+type Key = tuple[n.Var, Region]
+"""A semaphore: one element of an array of them, or all of it where some element cannot be told."""
+
+
+@dataclass
+class State:
+    """What is known at one place of one path."""
+
+    balance: dict[Key, Size] = field(default_factory=dict)
+    flights: Flights = field(default_factory=Flights)
+    answers: dict[object, bool] = field(default_factory=dict)
+    lost: set[n.Var] = field(default_factory=set)
+    """Semaphores of which nothing is known any more."""
+    started: list[Op] = field(default_factory=list)
+
+    def copied(self) -> State:
+        """A state that goes its own way from here."""
+        flights, answers = self.flights.copied(), dict(self.answers)
+        return State(dict(self.balance), flights, answers, set(self.lost), list(self.started))
+
+
+@record(frozen=True)
+class Starved:
+    """A wait for more than there can be."""
+
+    op: Op
+    there: Size
+
+
+@dataclass
+class Tally:
+    """How often a place was reached, and on how many paths something was wrong there."""
+
+    reached: int = 0
+    wrong: list[Use | Starved] = field(default_factory=list)
+
+    @property
+    def always(self) -> bool:
+        """Whether it was wrong on every path."""
+        return bool(self.wrong) and len(self.wrong) == self.reached
+
+
+class Paths:
+    """All paths through the body of a function.
+
+    Raises:
+        TooManyPathsError: there are more than are followed.
+    """
+
+    def __init__(self, body: Body, counts: Counts) -> None:
+        self.body = body
+        self.counts = counts
+        self.tallies: dict[tuple[n.Node, str], Tally] = {}
+        self._followed = counts.followed
+        ranks: dict[n.Var, set[int]] = {}
+        for op in counts.all_ops():
+            ranks.setdefault(op.semaphore, set()).add(len(op.element.axes) if _is_exact(op.element) else -1)
+        self._whole = {semaphore for semaphore, found in ranks.items() if -1 in found or len(found) > 1}
+        self._returned: list[list[State]] = []
+        self._looping: list[frozenset[n.Var]] = []
+        self.ends = self._call(body.function.body, [State()])
+
+    def key(self, op: Op) -> Key:
+        """The semaphore that an operation counts on."""
+        return op.semaphore, WHOLE if op.semaphore in self._whole else op.element
+
+    # ---------------------------------------------------------------- statements
+
+    def _call(self, block: n.Block, states: list[State]) -> list[State]:
+        """A whole function: those that returned early go on together with the others."""
+        if len(self._returned) >= _DEPTH:
+            raise TooManyPathsError
+        self._returned.append([])
+        states = self._visit(block, states)
+        return states + self._returned.pop()
+
+    def _visit(self, node: Any, states: list[State]) -> list[State]:
+        if len(states) > _MOST_PATHS:
+            raise TooManyPathsError
+        if isinstance(node, list | tuple):
+            for part in node:
+                states = self._visit(part, states)
+            return states
+        if not isinstance(node, n.Node) or not states or isinstance(node, (*LATER, n.FuncDef, n.LambdaExpr)):
+            return states
+        if isinstance(node, n.Statement):
+            return self._statement(node, states)
+        states = self._visit(calls_uses.parts(node), states)
+        if isinstance(node, n.CallExpr):
+            return self._called(node, states)
+        if isinstance(node, n.IndexExpr):
+            self._use(node, states)
+        return states
+
+    def _statement(self, node: n.Statement, states: list[State]) -> list[State]:
+        if isinstance(node, n.AssignmentStmt):
+            return self._visit([node.rvalue, node.lvalues], states)
+        if isinstance(node, n.OperatorAssignmentStmt):
+            return self._visit([node.rvalue, node.lvalue], states)
+        if isinstance(node, n.ReturnStmt):
+            self._returned[-1] += self._visit(node.expr, states)
+            return []
+        if isinstance(node, n.BreakStmt | n.ContinueStmt):
+            self._returned[-1] += states
+            return []
+        if isinstance(node, n.RaiseStmt):
+            return []
+        if isinstance(node, n.IfStmt):
+            return self._if(node, states)
+        if isinstance(node, n.ForStmt | n.WhileStmt):
+            states = self._visit(node.expr, states)
+            return self._visit(node.else_body, self._loop(node.body, states))
+        if isinstance(node, n.WithStmt):
+            return self._with(node, states)
+        if isinstance(node, n.Decorator):
+            return self._decorated(node, states)
+        return self._visit(calls_uses.parts(node), states)
+
+    def _if(self, node: n.IfStmt, states: list[State]) -> list[State]:
+        done: list[State] = []
+        for test, block in zip(node.expr, node.body, strict=True):
+            states = self._visit(test, states)
+            taken, states = self._fork(test, states)
+            done += self._visit(block, taken)
+        return done + self._visit(node.else_body, states)
+
+    def _fork(self, test: n.Expression, states: Iterable[State]) -> tuple[list[State], list[State]]:
+        """The paths on which a test holds, and those on which it does not."""
+        question, wanted = condition(test, self.counts.stable)
+        sides: dict[bool, list[State]] = {True: [], False: []}
+        for state in states:
+            for answer in (True, False):
+                if state.answers.get(question, answer) is answer:
+                    side = state.copied()
+                    side.answers[question] = answer
+                    sides[answer].append(side)
+        return sides[wanted], sides[not wanted]
+
+    def _with(self, node: n.WithStmt, states: list[State]) -> list[State]:
+        begun = self.counts.blocks.get(node, [])
+        states = self._visit(node.expr, states)
+        for op in begun:
+            self._do(op, states)
+        states = self._visit(node.body, states)
+        for op in begun:
+            self._do(Op("wait", op.semaphore, op.element, op.amount, op.place, op.copy), states)
+        return states
+
+    def _decorated(self, node: n.Decorator, states: list[State]) -> list[State]:
+        """``@pl.when(test)`` runs a function at once or not at all, ``@pl.loop(...)`` as often as it says."""
+        made = node.original_decorators
+        call = made[0] if len(made) == 1 and isinstance(made[0], n.CallExpr) else None
+        if call is None or not runs(call):
+            return states
+        states = self._visit(call.args, states)
+        return self._run(call, node.func.body, states)
+
+    def _run(self, call: n.CallExpr, block: n.Block, states: list[State]) -> list[State]:
+        if runs(call) == "when":
+            taken, left = self._fork(call.args[0], states)
+            return self._call(block, taken) + left
+        return self._loop(block, states)
+
+    # ---------------------------------------------------------------- calls
+
+    def _called(self, call: n.CallExpr, states: list[State]) -> list[State]:
+        for op in self.counts.ops.get(call, ()):
+            self._do(op, states)
+        if isinstance(call.callee, n.CallExpr) and runs(call.callee) and len(call.args) == 1:
+            block = self._block(call.args[0])
+            return states if block is None else self._run(call.callee, block, states)
+        if is_loop(call):
+            for argument in call.args:
+                block = self._block(argument)
+                states = states if block is None else self._loop(block, states)
+            return states
+        block = self._block(call.callee)
+        return states if block is None else self._call(block, states)
+
+    def _block(self, expression: n.Expression) -> n.Block | None:
+        """The body of the inner function that an expression names, or is; not of one that only makes copies."""
+        function: object = expression
+        if isinstance(expression, n.NameExpr):
+            function = expression.node
+            if isinstance(function, n.Var):
+                function = next(iter(self.counts.source.uses.values.get(function, ())), None)
+        if not isinstance(function, n.FuncDef | n.LambdaExpr) or function in self.counts.makers:
+            return None
+        return function.body if function in self.body.parents else None
+
+    def _loop(self, block: n.Block, states: list[State]) -> list[State]:
+        """One turn, from no knowledge of earlier ones; what it does not undo is unknown afterwards."""
+        pools = self._operated(block)
+        self._looping.append(pools)
+        for state in states:
+            state.flights.forget(pools)
+            inner = state.copied()
+            inner.balance = {key: count for key, count in inner.balance.items() if key[0] not in pools}
+            for end in self._call(block, [inner]):
+                state.lost |= end.lost
+                state.lost |= {key[0] for key, count in end.balance.items() if key[0] in pools and count != _NONE}
+        self._looping.pop()
+        return states
+
+    def _operated(self, block: n.Block) -> frozenset[n.Var]:
+        """The semaphores that something in a block counts on; inner functions may be called from there."""
+        inside = {op.semaphore for op in self.counts.all_ops() if block in self.body.above(op.place)}
+        called = any(
+            isinstance(node, n.NameExpr) and self._block(node) is not None and block in self.body.above(node)
+            for node in self.body.nodes
+        )
+        return frozenset(op.semaphore for op in self.counts.all_ops()) if called else frozenset(inside)
+
+    # ---------------------------------------------------------------- what is done
+
+    def _do(self, op: Op, states: Sequence[State]) -> None:
+        if op.semaphore not in self._followed:
+            return
+        key = self.key(op)
+        tally = self.tallies.setdefault((op.place, op.act), Tally())
+        for state in states:
+            tally.reached += 1
+            there = state.balance.get(key, _NONE)
+            if op.act in ("start", "signal"):
+                use = state.flights.start(op, *self._ends(op)) if op.copy is not None else None
+                tally.wrong += [] if use is None else [use]
+                state.balance[key] = there + op.amount
+                state.started.append(op)
+                continue
+            state.balance[key] = there - op.amount
+            enough = sign(state.balance[key])
+            looping = any(op.semaphore in pools for pools in self._looping)
+            if enough == -1 and op.semaphore not in state.lost and not looping:
+                tally.wrong.append(Starved(op, there))
+            if op.act == "wait":
+                state.flights.wait(op, nothing_left=enough in (0, -1))
+
+    def _ends(self, op: Op) -> tuple[End, End]:
+        """Source and target of a copy; what lies on another device is nobody's here."""
+        copy = op.copy
+        if copy is None:
+            return None, None
+        target = self.counts.part(copy.target, copy.given) if copy.arrives is None else None
+        return self.counts.part(copy.source, copy.given), target
+
+    def _use(self, access: n.IndexExpr, states: Sequence[State]) -> None:
+        """A load or a store of a buffer, while copies are under way."""
+        variable = access.base.node if isinstance(access.base, n.NameExpr) else None
+        if not isinstance(variable, n.Var) or not any(state.flights for state in states):
+            return
+        how = self.body.indexed(access)
+        if how not in ("load", "store", "update"):
+            return
+        where = region(access.index, self.counts.stable)
+        tally = self.tallies.setdefault((access, "use"), Tally())
+        for state in states:
+            tally.reached += 1
+            use = state.flights.use(variable, where, "load" if how == "load" else "store", access)
+            if use is not None:
+                tally.wrong.append(use)
+
+
+def sign(size: Size) -> int | None:
+    """1 or -1 for what is certainly more or less than nothing, 0 for nothing; names stand for at least one."""
+    if not size.terms:
+        return 0
+    signs = {1 if count > 0 else -1 for _, count in size.terms}
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _is_exact(element: Region) -> bool:
+    return all(axis is not None and axis.isdigit() for axis in element.axes)

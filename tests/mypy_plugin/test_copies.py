@@ -1,0 +1,66 @@
+"""Copies and semaphores at level 1: errors where the cases say, the same as the trace's, and none on what runs."""
+
+import importlib.util
+import os
+import re
+import sys
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import harness
+import jax
+import jax.numpy as jnp
+import pytest
+
+import typedpallas as tp
+
+FOLDER = harness.HERE / "copies"
+_EXPECTED = re.compile(r"# E: (.+)$")
+
+
+@pytest.fixture(scope="module")
+def said() -> list[harness.Message]:
+    """What mypy says of all the cases."""
+    done = harness.mypy(sorted(FOLDER.glob("*.py")))
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return [m for m in harness.messages(done.stdout) if m.kind == "error"]
+
+
+@pytest.fixture
+def module(request, monkeypatch):
+    """A case as a module, beside its helpers."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    spec = importlib.util.spec_from_file_location(f"copies_{request.param}", FOLDER / f"{request.param}.py")
+    made = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, made)
+    spec.loader.exec_module(made)
+    return made
+
+
+def _expected(name):
+    lines = enumerate((FOLDER / f"{name}.py").read_text().splitlines(), start=1)
+    return {(number, match[1]) for number, line in lines if (match := _EXPECTED.search(line))}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(FOLDER.glob("*.py"))])
+def test_errors_where_the_case_says(name, said):
+    assert {(m.line, m.code) for m in said if m.file == f"{name}.py"} == _expected(name)
+
+
+@pytest.mark.parametrize("module", ["right"], indirect=True)
+def test_what_is_right_runs(module):
+    module.run()
+
+
+@pytest.mark.parametrize("module", ["wrong", "right"], indirect=True)
+def test_the_trace_says_the_same_of_each_kernel(module):
+    report = tp.check(module.results, jax.ShapeDtypeStruct((16, 128), jnp.float32), target="tpu-v5e")
+    found = {(item.kernel, item.rule) for item in report.diagnostics if item.verdict == "refuted"}
+    name = module.__name__.removeprefix("copies_")
+    assert found == {(_kernel(name, line), rule) for line, rule in _expected(name)}
+
+
+def _kernel(name, line):
+    """The kernel that a line stands in."""
+    above = (FOLDER / f"{name}.py").read_text().splitlines()[:line]
+    return re.findall(r"^def (\w+)", "\n".join(above), re.MULTILINE)[-1]
