@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt scripts/find_python.sh
 	    echo "No virtual environment: on Debian and Ubuntu, install python3-venv (or python3.12-venv)." >&2; exit 1; }; \
 	fi; \
 	echo "Installing typedpallas with the compile-only TPU and GPU compilers (about 1 GB the first time) ..."; \
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[tpu,gpu,dev]' || { \
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[tpu,gpu,draw,dev]' || { \
 	  echo "The installation did not finish. Check the network or the package index (pip's own message is above)" >&2; \
 	  echo "and run 'make setup' again: what was downloaded is kept." >&2; exit 1; }; \
 	touch $@

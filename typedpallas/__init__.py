@@ -22,6 +22,7 @@ _HOME = {
     "portable": "mma dot first last load_rows broadcast_rows grid_index grid_size OutsideLaunch",
     "tracing": "check debug Report",
     "compilers": "compile Compiled CompileError",
+    "drawing": "draw",
     "autotuning": "autotune Tuned",
     "typing": "typed SignatureError",
 }

@@ -34,6 +34,7 @@ from typedpallas.compilers import CompileError as CompileError
 from typedpallas.compilers import compile as compile
 from typedpallas.diagnostics import Diagnostic as Diagnostic
 from typedpallas.diagnostics import PlacementError as PlacementError
+from typedpallas.drawing import draw as draw
 from typedpallas.dtypes import DType as DType
 from typedpallas.dtypes import Float as Float
 from typedpallas.dtypes import Integer as Integer

@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from snippets import Block, blocks, comparable
@@ -12,6 +13,7 @@ from snippets import Block, blocks, comparable
 from typedpallas.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
+_SVG = "{http://www.w3.org/2000/svg}"
 PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
 
 
@@ -26,6 +28,11 @@ def printed(words: list[str]) -> str:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         main(arguments)
     return out.getvalue()
+
+
+def _words_in(picture: Path) -> list[str]:
+    """What a picture says; its lines may differ a little from one version of the painter to the next."""
+    return ["".join(text.itertext()) for text in ElementTree.parse(picture).iter(f"{_SVG}text")]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +64,8 @@ def test_a_page_is_true(page: Path, mypy_cache: str, tmp_path: Path, monkeypatch
             exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
         elif block.language == "console":
             _compare(block, page)
+    for picture in tmp_path.glob("*.svg"):
+        assert _words_in(picture) == _words_in(ROOT / "docs" / "pictures" / picture.name)
 
 
 def _compare(block: Block, page: Path) -> None:

@@ -70,32 +70,43 @@ def _cannot_be_laid_out(found: Sequence[OnTarget]) -> bool:
     return any(item.error or (item.diagnostics and not item.seen) for item in found)
 
 
-def _report(picked: Picked, arguments: Sequence[Any], target: str | None) -> Any:
-    """The trace's report; a launch's own check reports what a call of it would raise."""
-    if picked.is_launch:
-        launch: Any = picked.function
-        return picked.here(lambda: launch.check(*arguments, target=target))
-    import typedpallas as tp
+def report(picked: Picked, arguments: Sequence[Any], target: str | None) -> Any:
+    """The trace's report; a launch's own check reports what a call of it would raise.
 
-    return tp.check(picked.function, *arguments, target=target)
+    Raises:
+        PlacementError: a launch is refused before there is a kernel to look at.
+        LaunchError: it cannot even be made, and no rule has a word for it.
+        UsageError: the function cannot be traced.
+    """
+    from typedpallas.launching import LaunchError
+
+    try:
+        if picked.is_launch:
+            launch: Any = picked.function
+            return picked.here(lambda: launch.check(*arguments, target=target))
+        import typedpallas as tp
+
+        return tp.check(picked.function, *arguments, target=target)
+    except (PlacementError, LaunchError):
+        raise
+    except Exception as error:
+        hint = "" if arguments else "; give the arguments with --args"
+        raise UsageError(f"tracing `{picked.name}` failed{hint}\n{loading.trimmed(error)}") from error
 
 
 def _on(picked: Picked, arguments: Sequence[Any], target: str | None) -> OnTarget:
     from typedpallas.launching import LaunchError
 
     try:
-        report = _report(picked, arguments, target)
+        seen = report(picked, arguments, target)
     except PlacementError as error:
         return _refused(target, picked.placed(error.diagnostics))
     except LaunchError as error:
         return OnTarget(target, (), (), error=str(error))
-    except Exception as error:
-        hint = "" if arguments else "; give the arguments with --args"
-        raise UsageError(f"tracing `{picked.name}` failed{hint}\n{loading.trimmed(error)}") from error
-    if not report.kernels:
-        return _refused(target, picked.placed(report.diagnostics))
-    found = picked.placed(report.diagnostics)
-    return OnTarget(target, found, tuple(dict.fromkeys(kernel.name for kernel in report.kernels)))
+    if not seen.kernels:
+        return _refused(target, picked.placed(seen.diagnostics))
+    found = picked.placed(seen.diagnostics)
+    return OnTarget(target, found, tuple(dict.fromkeys(kernel.name for kernel in seen.kernels)))
 
 
 def _refused(target: str | None, found: Sequence[Diagnostic]) -> OnTarget:

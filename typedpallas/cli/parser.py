@@ -145,6 +145,15 @@ def _lower(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_later("lowering"))
 
 
+def _draw(command: argparse.ArgumentParser) -> None:
+    _function(command)
+    command.add_argument("--target", default="", metavar="T", help="the chip whose memory is shown")
+    command.add_argument(
+        "--output", default="kernels.svg", metavar="FILE", help="a .svg, .png or .pdf (default: kernels.svg)"
+    )
+    command.set_defaults(run=_later("drawing"))
+
+
 def _explain(command: argparse.ArgumentParser) -> None:
     command.add_argument("rule", metavar="RULE", help="the slug in brackets at the end of an error")
     command.set_defaults(run=_later("explain"))
@@ -165,6 +174,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "check": ("check a function's kernels, for chips that need not be here", _check),
     "compile": ("compile a function with the vendors' compilers, for chips that need not be here", _compile),
     "lower": ("print what a function's kernels become on a chip", _lower),
+    "draw": ("paint what a function's kernels do: blocks, steps, memory", _draw),
     "explain": ("explain a rule: what, why, where, a refused kernel and its fix", _explain),
     "rules": ("list the rules", _rules),
     "targets": ("list the chips", _targets),

@@ -156,6 +156,15 @@ def _in_range(grid: _Grid, operand: Operand, tables: Tables) -> bool:
     return index_bounds.proved(Within(operand.mapping.index_map_jaxpr, grid.extents, blocks, tables.ends))
 
 
+def map_of(kernel: KernelCall, operand: Operand) -> Map | None:
+    """An operand's index map in numbers; none where it has none, or the grid, the block or the array is not known."""
+    tables = table_facts.of(kernel)
+    grid = _Grid.of(kernel, tables)
+    if grid is None or operand.mapping is None or operand.array is None or operand.block is None:
+        return None
+    return _map(grid, operand, tables)
+
+
 def _map(grid: _Grid, operand: Operand, tables: Tables | None = None) -> Map | None:
     """The map in numbers; none where the grid, the block or the array is not known."""
     assert operand.block is not None and operand.array is not None
