@@ -14,6 +14,7 @@ from typedpallas_mypy.handlers import (
     annotations,
     blocks,
     containers,
+    copies,
     functions,
     launch,
     launch_calls,
@@ -32,6 +33,7 @@ HANDLERS: tuple[Hooks, ...] = (
     launch_calls.HOOKS,
     pallas_call.HOOKS,
     refs.HOOKS,
+    copies.HOOKS,
     blocks.HOOKS,
     functions.HOOKS,
     loops.HOOKS,
@@ -85,9 +87,9 @@ class TypedpallasPlugin(Plugin):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        report.codes()
         config.read(options.config_file)
         store.use(options)
+        report.codes()
 
     def report_config_data(self, ctx: ReportConfigContext) -> Any:
         """What a module's cached result depends on besides its source."""

@@ -14,18 +14,13 @@ from typedpallas.chips import Target
 from typedpallas.dims import Facts
 from typedpallas.events import Context, Event
 from typedpallas.rules import Finding, Rule
-from typedpallas_mypy import config
+from typedpallas_mypy import book, config
 
 
 @functools.cache
 def codes() -> dict[str, ErrorCode]:
     """mypy's error code for every rule: its slug."""
-    return {slug: ErrorCode(slug, _summary(slug), "typedpallas") for slug in rules.all_rules()}
-
-
-def _summary(slug: str) -> str:
-    text = (rules.by_slug(slug).__doc__ or slug).strip()
-    return text.splitlines()[0]
+    return {slug: ErrorCode(slug, summary, "typedpallas") for slug, summary in book.summaries().items()}
 
 
 type Places = Mapping[str, Place] | Callable[[], Mapping[str, Place]]
@@ -49,7 +44,7 @@ def judge(api: Any, event: Event, facts: Facts, places: Places) -> bool:
 
 def _list_open(api: Any, event: Event, facts: Facts, places: Mapping[str, Place]) -> None:
     """What no rule could decide about an event, as notes."""
-    contexts = [Context(facts=facts, target=target) for target in _targets(event)] or [Context(facts=facts)]
+    contexts = [Context(facts=facts, target=target) for target in targets_of(event)] or [Context(facts=facts)]
     undecided = {
         (finding.rule, finding.blame): finding
         for context in contexts
@@ -95,7 +90,7 @@ class _Anywhere(Context):
 
 def _findings(event: Event, facts: Facts) -> list[tuple[Finding, tuple[str, ...]]]:
     """What is refuted, each with the targets on which it is; no targets if it is wrong everywhere."""
-    targets = _targets(event)
+    targets = targets_of(event)
     if not targets:
         return [(f, ()) for f in rules.judge(event, Context(facts=facts)) if f.verdict == "refuted"]
     everywhere: list[Finding] = []
@@ -117,7 +112,7 @@ def _findings(event: Event, facts: Facts) -> list[tuple[Finding, tuple[str, ...]
     return [*((finding, ()) for finding in everywhere), *((f, tuple(names)) for f, names in on.values())]
 
 
-def _targets(event: Event) -> list[Target]:
+def targets_of(event: Event) -> list[Target]:
     """The configured targets; only those of the event's own machine, where a space names one that is there."""
     targets = [chips.get(name) for name in config.targets()]
     if not targets:

@@ -8,14 +8,15 @@ import functools
 import hashlib
 import os
 import sys
-from pathlib import Path
 
 import typedpallas
 import typedpallas_mypy
 from typedpallas_mypy import config, guard
 
-_ROOTS = (Path(typedpallas_mypy.__path__[0]), Path(typedpallas.__path__[0]))
-_RULE_BOOK = ("rules", "chips")
+_PLUGIN, _LIBRARY = typedpallas_mypy.__path__[0], typedpallas.__path__[0]
+_PARTS = ("", "chips", "events", "rules", "starts")
+"""The folders of the library that the plugin imports or reads, ``""`` for its own modules."""
+_SUFFIXES = (".py", ".toml", ".tsv")
 _LIBRARIES = tuple(
     {os.path.realpath(p) + os.sep for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")}
 )
@@ -24,15 +25,27 @@ _LIBRARIES = tuple(
 @functools.cache
 def source_hash() -> str:
     """A digest of every file of the plugin and of the rule book."""
-    plugin, library = _ROOTS
-    files = [*plugin.rglob("*.py"), *library.glob("*.py")]
-    for folder in _RULE_BOOK:
-        files += [path for path in (library / folder).rglob("*") if path.suffix in (".py", ".toml")]
     digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for path in files():
+        digest.update(path.removeprefix(_PLUGIN).removeprefix(_LIBRARY).encode())
+        with open(path, "rb") as file:
+            digest.update(file.read())
     return digest.hexdigest()
+
+
+def files() -> list[str]:
+    """The path of every file that is counted, sorted."""
+    library = [path for part in _PARTS for path in _files(_LIBRARY, part, deep=part != "")]
+    return sorted(_files(_PLUGIN, deep=True) + library)
+
+
+def _files(*folder: str, deep: bool) -> list[str]:
+    """The sources and tables in a folder, and below it if ``deep``; `pathlib` takes three times as long."""
+    found = []
+    for where, below, names in os.walk(os.path.join(*folder)):
+        found += [os.path.join(where, name) for name in names if name.endswith(_SUFFIXES)]
+        below[:] = [name for name in below if deep and name != "__pycache__"]
+    return found
 
 
 @functools.cache

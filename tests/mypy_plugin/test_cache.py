@@ -3,9 +3,12 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import harness
 import pytest
+
+from typedpallas_mypy import version
 
 _FILES = ("failing/matmul_broken.py", "failing/accesses.py", "passing/attention.py")
 
@@ -101,3 +104,50 @@ def test_changed_rules_are_noticed():
     assert errors("none", "a") == 0
     assert errors("all", "a") == 0
     assert errors("all", "b") > 3
+
+
+_IMPORTED = """
+import sys
+from typedpallas import rules
+from typedpallas_mypy import plugin
+rules.all_rules()
+for name, module in sys.modules.items():
+    if name.startswith("typedpallas") and module.__file__:
+        print(module.__file__)
+"""
+
+
+def test_the_source_hash_counts_all_that_decides():
+    """Every module of ours that a run of mypy imports, and the tables beside the rules."""
+    done = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, text=True, timeout=60)
+    imported = done.stdout.split()
+    assert len(imported) > 100, done.stderr
+    counted = set(version.files())
+    assert set(imported) <= counted
+    assert {"refused_operations.tsv", "tpu-v5e.toml"} <= {Path(path).name for path in counted}
+
+
+_JUDGED = """
+import sys
+from typedpallas import rules
+from mypy import api
+output, errors, status = api.run(sys.argv[1:])
+print(output, errors)
+print("imported:", *sorted(name for name in sys.modules if name.startswith("typedpallas.rules.")))
+"""
+
+
+def test_only_rules_that_judge_something_are_imported(tmp_path):
+    """The second run knows which rules there are from the first; it says the same with fewer of them."""
+    source = (harness.CASES / "failing" / "matmul_broken.py").read_text()
+    said, imported = [], []
+    for turn in range(2):
+        (tmp_path / "kernel.py").write_text(source + f"\n_{turn} = 0\n")
+        command = [sys.executable, "-c", _JUDGED, "--config-file", harness.CONFIG, "--cache-dir", harness.CACHE]
+        flags = ["kernel.py"]
+        done = subprocess.run([*map(str, command), *flags], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+        messages, _, names = done.stdout.partition("imported: ")
+        said.append(messages)
+        imported.append(names.split())
+    assert said[0] == said[1] and "shape-mismatch" in said[0]
+    assert "typedpallas.rules.shape_mismatch" in imported[1] and "typedpallas.rules.tma_box" not in imported[1]

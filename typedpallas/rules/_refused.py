@@ -6,7 +6,6 @@ The table is written by ``python -m benchmarks.operations``, which asks the comp
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata, resources
 from pathlib import Path
 
 from typedpallas.chips import Target
@@ -135,6 +134,8 @@ def _single_columns(event: Applied) -> bool:
 
 @functools.cache
 def _text() -> str:
+    from importlib import resources  # here, as `metadata` below: they bring 20 modules, and most runs never ask
+
     return (resources.files(__package__) / _FILE).read_text()
 
 
@@ -151,6 +152,8 @@ def _asked_version() -> str:
 
 @functools.cache
 def _installed() -> str:
+    from importlib import metadata
+
     try:
         return metadata.version("jax")
     except metadata.PackageNotFoundError:
