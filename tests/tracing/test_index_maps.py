@@ -19,6 +19,7 @@ from typedpallas import rules
 from typedpallas.dims import Size
 from typedpallas.events import Context, IndexMap
 from typedpallas.tracing import jaxapi
+from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.grid import values as grid_values
 from typedpallas.tracing.grid import visits as grid_visits
 
@@ -79,7 +80,7 @@ def test_index_maps_are_evaluated_as_jax_does() -> None:
 def test_visits_match_brute_force(rows: int, columns: int, blocks: int, shift: int, form: str) -> None:
     forms = {"i": lambda i, j: i, "j": lambda i, j: j, "i//2": lambda i, j: i // 2, "i+j": lambda i, j: i + j}
     jaxpr = jax.make_jaxpr(lambda i, j: (forms[form](i, j) + shift, j * 0))(np.int32(0), np.int32(0))
-    followed = grid_visits.Map(jaxpr, (rows, columns), (8, 128), (8 * blocks, 128))
+    followed = grid_maps.Map(jaxpr, (rows, columns), (8, 128), (8 * blocks, 128))
     visits = grid_visits.follow(followed, frozenset({0, 1}), sequential=True)
     went = [(forms[form](i, j) + shift, 0) for i in range(rows) for j in range(columns)]
     inside = [index for index in went if index[0] < blocks]

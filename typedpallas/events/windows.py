@@ -39,7 +39,7 @@ type Point = tuple[int, ...]
 
 @record(frozen=True, kw_only=True)
 class Visits:
-    """The blocks that an index map visits over the grid."""
+    """The blocks that an index map visits over the grid; the last four say nothing of an input's map."""
 
     complete: bool
     """Whether every grid point was followed; if not, what was found is true, and what was not may still be there."""

@@ -1,7 +1,7 @@
 """Find every kernel in a traced function, and put what JAX knows of it in one form."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -74,6 +74,14 @@ class KernelCall:
     """Variables on the path that stand for arrays whose contents are known: constants, arguments that were given."""
     assumed: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
     """What the entries of tables are taken to lie between, both included, by the names of the kernel's refs."""
+    _answers: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once[T](self, question: "Callable[[KernelCall], T]") -> T:
+        """What a function says about this kernel, asked once: several parts of the check want to know the same."""
+        if question not in self._answers:
+            self._answers[question] = question(self)
+        answer: T = self._answers[question]
+        return answer
 
     def foreign(self, target: Target | None) -> bool:
         """Whether it names a backend that does not serve the target."""

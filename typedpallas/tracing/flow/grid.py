@@ -12,11 +12,12 @@ from typedpallas.tracing.flow import control as _control  # noqa: F401  enters i
 from typedpallas.tracing.flow import copies as flow_copies
 from typedpallas.tracing.flow import loops as flow_loops
 from typedpallas.tracing.flow import padding as flow_padding
+from typedpallas.tracing.flow.blocks import Blocks
 from typedpallas.tracing.flow.claims import Garbage
 from typedpallas.tracing.flow.memo import Memo
 from typedpallas.tracing.flow.numbers import Number, Stepped, exact
 from typedpallas.tracing.flow.run import Run
-from typedpallas.tracing.flow.state import PLAIN, Bound, Buffer, Ids
+from typedpallas.tracing.flow.state import Bound, Buffer, Ids
 from typedpallas.tracing.walk import KernelCall, Operand
 
 _EDGE = 4
@@ -60,9 +61,11 @@ class Grid:
     """Outputs of which some element of some block is not certainly garbage."""
     _ticked: int | None = None
     _memo: Memo = field(init=False)
+    _blocks: Blocks = field(init=False)
 
     def __post_init__(self) -> None:
         self._memo = Memo(self.kernel.jaxpr)
+        self._blocks = Blocks(self.extents, self.run.plans)
 
     def walk(self) -> None:
         """All of the grid, then what is left over."""
@@ -166,7 +169,7 @@ class Grid:
         for window in self.windows:
             self._arrive(window, ids, before)
         for buffer, operand in self.partial:
-            run.state.cells[buffer.number] = flow_padding.in_window(operand, self._index(operand, ids))
+            run.state.cells[buffer.number] = flow_padding.in_window(operand, self._blocks.at(operand, ids))
         if self.fresh:
             for buffer in run.buffers.values():
                 if buffer.role == "scratch":
@@ -209,7 +212,7 @@ class Grid:
         }
         if not turned & window.axes:
             return False
-        now, then = self._index(window.operand, ids), self._index(window.operand, before)
+        now, then = self._blocks.at(window.operand, ids), self._blocks.at(window.operand, before)
         pairs = list(zip(now, then, strict=True))
         if any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs):
             return True
@@ -219,18 +222,14 @@ class Grid:
         direct = {jaxpr.invars.index(a) for a in jaxpr.outvars if not jaxapi.is_literal(a) and a in jaxpr.invars}
         return True if direct & turned else None
 
-    def _index(self, operand: Operand, ids: Ids) -> list[Number]:
-        """The block's index at a step."""
-        jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
-        inner = Run(unroll=0, budget=1000, extents=self.extents, ids=ids, plans=self.run.plans)
-        data = [PLAIN] * (len(jaxpr.invars) - len(ids))
-        return [bound.number for bound in inner.inner(jaxpr, [*(Bound(number) for number in ids), *data])]
-
     def _finish(self, window: Window, ids: Ids) -> None:
         """A block is written back as it is."""
         held = self.run.state.cells[window.buffer.number]
-        index = self._index(window.operand, ids)
-        inside = self._inside(window, index) if cells.worst(held) >= cells.SPOILED else None
+        if cells.worst(held) < cells.SPOILED:
+            self.meant.add(window.buffer.number)
+            return
+        index = self._blocks.at(window.operand, ids)
+        inside = self._inside(window, index)
         if inside is None:
             self.meant.add(window.buffer.number)
             return

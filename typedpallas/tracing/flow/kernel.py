@@ -16,6 +16,7 @@ from typedpallas.tracing.flow.grid import Grid, Segments, every, kinds
 from typedpallas.tracing.flow.run import NotFollowed, Run
 from typedpallas.tracing.flow.state import MANY, Flight, Ids
 from typedpallas.tracing.grid import index_maps
+from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.grid import visits as grid_visits
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.outer import program as grid_around
@@ -209,8 +210,7 @@ def _stays(kernel: KernelCall, claim: Garbage) -> tuple[int, ...]:
     mapping = kernel.eqn.params["grid_mapping"]
     jaxpr = kernel.operands[claim.output.number].mapping.index_map_jaxpr
     extents = [extent or 0 for extent in kernel.grid]
-    results = range(len(jaxapi.open_jaxpr(jaxpr).outvars))
-    used = set().union(*(grid_visits.axes_of(jaxpr, len(extents), result, extents) for result in results))
+    used = set().union(*grid_maps.axes_of_each(jaxpr, len(extents), extents))
     seen = [axis for axis in range(len(extents)) if axis not in mapping.vmapped_dims]
     return tuple(k for k, axis in enumerate(seen) if axis not in used and extents[axis] > 1)
 

@@ -10,7 +10,7 @@ import numpy as np
 from typedpallas.starts.terms import Leaf, Term, Terms
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.grid import values as grid_values
-from typedpallas.tracing.grid.visits import axes_of
+from typedpallas.tracing.grid.maps import axes_of_each
 from typedpallas.tracing.ranges import guarded as guarded_bounds
 from typedpallas.tracing.ranges import numbers as ranges_numbers
 
@@ -44,8 +44,9 @@ def proved(claim: Within) -> bool:
     if results is None:
         return False
     lengths = [1 << 30 if extent is None else extent for extent in claim.grid]
-    for number, (term, blocks) in enumerate(zip(results, claim.blocks, strict=True)):
-        used = sorted(axes_of(claim.jaxpr, len(claim.grid), number, lengths))
+    moves = axes_of_each(claim.jaxpr, len(claim.grid), lengths)
+    for term, blocks, axes in zip(results, claim.blocks, moves, strict=True):
+        used = sorted(axes)
         if not _inside(term, blocks, {}) and not _inside(term, blocks, _everywhere(used, claim.grid, ids)):
             return False
     return True

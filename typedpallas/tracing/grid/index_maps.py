@@ -11,11 +11,12 @@ from typedpallas.tracing import jaxapi
 from typedpallas.tracing.grid import atomics as grid_atomics
 from typedpallas.tracing.grid import bodies as grid_bodies
 from typedpallas.tracing.grid import index_bounds, index_tables
+from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.grid import values as grid_values
 from typedpallas.tracing.grid import visits as grid_visits
 from typedpallas.tracing.grid.bodies import Body, Tri
 from typedpallas.tracing.grid.index_bounds import Within
-from typedpallas.tracing.grid.visits import Map
+from typedpallas.tracing.grid.maps import Map
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.outer import program as grid_around
 from typedpallas.tracing.outer import tables as table_facts
@@ -116,8 +117,8 @@ def _event(kernel: KernelCall, grid: _Grid, position: int, operand: Operand, tab
     assert operand.block is not None and operand.array is not None
     jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
     found = _map(grid, operand, tables)
-    visits = None if found is None else grid_visits.follow(found, grid.parallel, grid.sequential)
     output = _output_number(kernel, position)
+    visits = None if found is None else _visits(found, grid, output is not None)
     reads = _reads(kernel, jaxpr, len(grid.extents))
     event = IndexMap(
         name=operand.name,
@@ -136,6 +137,10 @@ def _event(kernel: KernelCall, grid: _Grid, position: int, operand: Operand, tab
         guarded=_is_guarded(kernel, position),
     )
     return event if output is None else _with_output(event, kernel, grid, position, found, visits, output)
+
+
+def _visits(found: Map, grid: _Grid, stored: bool) -> Visits | None:
+    return grid_visits.follow(found, grid.parallel, grid.sequential) if stored else grid_visits.reach(found)
 
 
 def _entries(kernel: KernelCall, found: Map | None, visits: Visits | None) -> tuple[tuple[str, int], ...]:
@@ -179,6 +184,8 @@ def _map(grid: _Grid, operand: Operand, tables: Tables | None = None) -> Map | N
 
 
 def _reads(kernel: KernelCall, jaxpr: Any, axes: int) -> tuple[str, ...]:
+    if len(jaxpr.invars) == axes:
+        return ()
     names = {var: operand.name for var, operand in zip(jaxpr.invars[axes:], kernel.operands, strict=False)}
     read = [atom for eqn in jaxpr.eqns for atom in eqn.invars if not jaxapi.is_literal(atom)]
     return tuple(dict.fromkeys(names[atom] for atom in read if atom in names))
@@ -186,9 +193,13 @@ def _reads(kernel: KernelCall, jaxpr: Any, axes: int) -> tuple[str, ...]:
 
 def _is_guarded(kernel: KernelCall, position: int) -> bool:
     """Whether the operand is reached only through masks or branches, or not by plain accesses at all."""
-    ref = kernel.jaxpr.invars[position]
-    users = [eqn for eqn in kernel.jaxpr.eqns if any(atom is ref for atom in eqn.invars)]
-    return not any(eqn.primitive.name in ("get", "swap", "addupdate") for eqn in users)
+    return kernel.jaxpr.invars[position] not in kernel.once(_plainly_accessed)
+
+
+def _plainly_accessed(kernel: KernelCall) -> set[Any]:
+    """The variables of loads and stores at the top of the body."""
+    users = [eqn for eqn in kernel.jaxpr.eqns if eqn.primitive.name in ("get", "swap", "addupdate")]
+    return {atom for eqn in users for atom in eqn.invars if not jaxapi.is_literal(atom)}
 
 
 def _output_number(kernel: KernelCall, position: int) -> int | None:
@@ -209,7 +220,7 @@ def _with_output(
     stale: Tri = "unknown"
     if found is not None and visits is not None and (visits.shared or visits.returns):
         at, whole = grid_values.points(found.grid)
-        ids = grid_visits.block_ids(found, at) if whole else None
+        ids = grid_maps.block_ids(found, at) if whole else None
         if ids is not None:
             body = _body(kernel, grid, position, found, at)
             shared = not grid_atomics.only_combined(kernel.jaxpr, kernel.jaxpr.invars[position])
@@ -242,6 +253,6 @@ def _moves(operand: Operand, grid: _Grid, extents: tuple[int, ...]) -> frozenset
     if operand.mapping is None or operand.block is None:
         return frozenset({grid_bodies.DATA})
     jaxpr = operand.mapping.index_map_jaxpr
-    used = set().union(*grid_visits.axes_of_each(jaxpr, len(extents), extents))
+    used = set().union(*grid_maps.axes_of_each(jaxpr, len(extents), extents))
     seen = {grid.seen(axis) for axis in used}
     return frozenset(axis for axis in seen if axis is not None)

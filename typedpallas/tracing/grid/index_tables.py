@@ -23,7 +23,8 @@ def reads(kernel: KernelCall, operand: Operand) -> Iterator[Slice]:
     extents = tuple(extent for extent in kernel.grid if extent is not None)
     if len(extents) != len(kernel.grid) or 0 in extents:
         return
-    if any(eqn.primitive.name in _CHOOSERS for eqn in jaxpr.eqns):
+    names = {eqn.primitive.name for eqn in jaxpr.eqns}
+    if "get" not in names or names & _CHOOSERS:
         return
     tables = dict(zip(jaxpr.invars[len(extents) :], kernel.operands, strict=False))
     at, _ = grid_values.points(extents)

@@ -14,7 +14,7 @@ from typedpallas import dtypes, tpu
 from typedpallas.chips import TpuTarget
 from typedpallas.events import MemoryItem, MemoryUse
 from typedpallas.tracing import jaxapi
-from typedpallas.tracing.grid import visits as grid_visits
+from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.ledgers import values as ledger_values
 from typedpallas.tracing.outer import program as grid_around
 from typedpallas.tracing.walk import KernelCall, Operand
@@ -140,9 +140,7 @@ def buffers(kernel: KernelCall, operand: Operand) -> tuple[int, int]:
         return 1, 1
     extents = [2 if extent is None else extent for extent in kernel.grid]
     jaxpr = operand.mapping.index_map_jaxpr
-    axes = set().union(
-        *(grid_visits.axes_of(jaxpr, len(extents), k, extents) for k in range(len(operand.block or ())))
-    )
+    axes: set[int] = set().union(*grid_maps.axes_of_each(jaxpr, len(extents), extents))
     reads = any(eqn.primitive.name == "get" for eqn in jaxapi.open_jaxpr(jaxpr).eqns)
     if not axes and not reads:
         return 1, 1

@@ -1,6 +1,5 @@
 """What is known of the scalars that a kernel gets ahead of its blocks: tables, and grid bounds of its call."""
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,20 +25,9 @@ class Tables:
     """The arguments of the program whose contents were used, as variables."""
 
 
-class _Last:
-    """The kernel that was asked about last, with the answer: parts of the check ask one after the other."""
-
-    found: tuple[weakref.ref[KernelCall], Tables] | None = None
-
-
 def of(kernel: KernelCall) -> Tables:
     """What follows for one kernel from constants, given arguments and the operations on them."""
-    last = _Last.found
-    if last is not None and last[0]() is kernel:
-        return last[1]
-    tables = _worked_out(kernel)
-    _Last.found = weakref.ref(kernel), tables
-    return tables
+    return kernel.once(_worked_out)
 
 
 def _worked_out(kernel: KernelCall) -> Tables:

@@ -5,7 +5,7 @@ from typing import Any
 
 from typedpallas.events import IdleAxis
 from typedpallas.tracing import jaxapi
-from typedpallas.tracing.grid import visits as grid_visits
+from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.uses import wraps as uses_wraps
 from typedpallas.tracing.walk import KernelCall, Operand
@@ -52,8 +52,7 @@ def _moved(kernel: KernelCall, extents: list[int]) -> set[int] | None:
         results = jaxapi.open_jaxpr(jaxpr)
         if any(eqn.primitive.name in _LOADS for eqn in results.eqns):
             return None
-        for number in range(len(results.outvars)):
-            moved |= set(grid_visits.axes_of(jaxpr, len(extents), number, extents))
+        moved |= set().union(*grid_maps.axes_of_each(jaxpr, len(extents), extents))
     return moved
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from typedpallas.events import NarrowedSum
 from typedpallas.tracing import body, jaxapi
-from typedpallas.tracing.grid import visits as grid_visits
+from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.walk import KernelCall, Operand
 
@@ -147,8 +147,7 @@ def shared_steps(operand: Operand, kernel: KernelCall) -> int | None:
         jaxpr, known = operand.mapping.index_map_jaxpr, [extent or 1 for extent in extents]
         if any(eqn.primitive.name == "get" for eqn in jaxapi.open_jaxpr(jaxpr).eqns):
             return None
-        rank = len(operand.block or ())
-        moves = set().union(*(grid_visits.axes_of(jaxpr, len(known), k, known) for k in range(rank)))
+        moves = set().union(*grid_maps.axes_of_each(jaxpr, len(known), known))
     steps = 1
     for axis, extent in enumerate(extents):
         steps *= 1 if axis in moves else extent or 1
