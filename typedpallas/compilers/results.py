@@ -1,11 +1,15 @@
 """What a compile gives: the compiled kernel's figures, or the reason why there is none."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 type Kind = Literal["refused", "crashed", "timeout", "unavailable"]
 type Stage = Literal["trace", "lower", "compile"]
+
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SPILLS = re.compile(r"(\d+) bytes spill stores"), re.compile(r"(\d+) bytes spill loads")
 
 _VERBS: dict[str, str] = {
     "refused": "refused",
@@ -50,6 +54,10 @@ class CompileError(Exception):
         return _remake, (vars(self),)
 
 
+def _most(pattern: re.Pattern[str], words: str) -> int | None:
+    return max(map(int, pattern.findall(words)), default=None)
+
+
 def _remake(fields: dict[str, Any]) -> CompileError:
     return CompileError(**fields)
 
@@ -73,6 +81,29 @@ class KernelCode:
     name: str
     ptx: str = field(repr=False)
     assembler: str = field(default="", repr=False)
+
+    @property
+    def registers(self) -> int | None:
+        """Registers of one thread; none where the assembler does not say."""
+        return _most(_REGISTERS, self.assembler)
+
+    @property
+    def spilled(self) -> int | None:
+        """Bytes of registers that one thread stores to memory and loads again; none where it does not say."""
+        stores, loads = (_most(pattern, self.assembler) for pattern in _SPILLS)
+        return None if stores is None or loads is None else max(stores, loads)
+
+    @property
+    def serialized(self) -> bool:
+        """Whether the assembler put products of the matrix unit (`wgmma`) one behind the other."""
+        return "wgmma.mma_async instructions are serialized" in self.assembler
+
+    @property
+    def warning(self) -> str:
+        """What makes this kernel slow, as the assembler says; empty if nothing."""
+        said = [f"spills registers, {self.spilled} bytes a thread"] * bool(self.spilled)
+        said += ["has products that wait for each other (`wgmma` serialized)"] * self.serialized
+        return f"`{self.name}` {' and '.join(said)}" if said else ""
 
 
 @dataclass(frozen=True, kw_only=True)

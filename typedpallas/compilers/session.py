@@ -74,14 +74,15 @@ def _given(
 ) -> Compiled:
     """The answer as the caller gets it; `moved`: the source has other lines than when it was asked for."""
     if answer.status == "compiled":
+        kernels = tuple(KernelCode(**kernel) for kernel in answer.header["kernels"])
         return Compiled(
             target=lowered.target.name,
             compiler=compiler,
             memory=MemoryFigures(**answer.header["memory"]),
             module=answer.text,
-            kernels=tuple(KernelCode(**kernel) for kernel in answer.header["kernels"]),
+            kernels=kernels,
             costs=answer.header.get("costs", {}),
-            notes=lowered.notes,
+            notes=(*lowered.notes, *(kernel.warning for kernel in kernels if kernel.warning)),
             seconds=answer.header["seconds"],
             cached=cached,
         )

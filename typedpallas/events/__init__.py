@@ -16,7 +16,7 @@ from typedpallas.events.barriers import (
 )
 from typedpallas.events.contents import GarbageResult, NeverStored, PaddedValue
 from typedpallas.events.context import ArrayType, Backend, Context, RefFact, Shape
-from typedpallas.events.copies import Copied, CopyInUse, SemaphoreLeft, SemaphoreMisuse, SemaphoreStarved
+from typedpallas.events.copies import Copied, CopyInUse, Given, SemaphoreLeft, SemaphoreMisuse, SemaphoreStarved
 from typedpallas.events.gpu import (
     BarrierGroup,
     BlockLaunch,
@@ -25,6 +25,7 @@ from typedpallas.events.gpu import (
     MatrixOperand,
     MatrixProduct,
     RegisterLoad,
+    RegisterUse,
     StoredInput,
     WarpReduction,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "DimSize",
     "Event",
     "GarbageResult",
+    "Given",
     "GridAxis",
     "IdleAxis",
     "Index",
@@ -108,6 +110,7 @@ __all__ = [
     "Reduced",
     "RefFact",
     "RegisterLoad",
+    "RegisterUse",
     "RemoteDevice",
     "Scalar",
     "SemaphoreLeft",
@@ -175,6 +178,7 @@ type Event = (
     | BulkCopy
     | MatrixProduct
     | RegisterLoad
+    | RegisterUse
     | StoredInput
     | WarpReduction
     | WrappedSum

@@ -97,6 +97,21 @@ class BlockLaunch:
 
 
 @record(frozen=True, kw_only=True)
+class RegisterUse:
+    """The accumulator of a kernel that leaves a thread the fewest registers."""
+
+    kernel: str
+    accumulator: tuple[int, int]
+    """Rows and columns."""
+    registers: int
+    """Of one thread, that it takes."""
+    limit: int
+    """Registers that a thread may have there."""
+    limit_from: str
+    """Where the limit comes from, for messages."""
+
+
+@record(frozen=True, kw_only=True)
 class BarrierGroup:
     """The barriers of one `plgpu.Barrier`."""
 

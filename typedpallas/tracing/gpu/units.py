@@ -19,6 +19,7 @@ from typedpallas.events import (
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.body import outer_operands
 from typedpallas.tracing.gpu import refs as gpu_refs
+from typedpallas.tracing.gpu import registers as gpu_registers
 from typedpallas.tracing.gpu import starts as gpu_starts
 from typedpallas.tracing.gpu.refs import View
 from typedpallas.tracing.located import Located
@@ -41,6 +42,9 @@ def events(kernel: KernelCall) -> Iterator[Located]:
     if kernel.mesh is None or kernel.backend != "mosaic_gpu":
         return
     yield Located(_launch(kernel), kernel.place, kernel.name)
+    pressure = gpu_registers.tightest(kernel)
+    if pressure is not None:
+        yield Located(pressure, kernel.place, kernel.name)
     if not _whole_warpgroups(kernel):
         return
     walk = _Walk(kernel)
