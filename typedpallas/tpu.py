@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from typedpallas._tpu_copies import copy as copy
     from typedpallas._tpu_copies import make_async_copy as make_async_copy
     from typedpallas._tpu_copies import sync_copy as sync_copy
+    from typedpallas._tpu_semaphores import semaphore_read as semaphore_read
+    from typedpallas._tpu_semaphores import semaphore_signal as semaphore_signal
+    from typedpallas._tpu_semaphores import semaphore_wait as semaphore_wait
     from typedpallas._tpu_stream import stream as stream
 else:
     _LATER = {
@@ -24,6 +27,9 @@ else:
         "copy": "_tpu_copies",
         "make_async_copy": "_tpu_copies",
         "sync_copy": "_tpu_copies",
+        "semaphore_read": "_tpu_semaphores",
+        "semaphore_signal": "_tpu_semaphores",
+        "semaphore_wait": "_tpu_semaphores",
         "stream": "_tpu_stream",
     }
 

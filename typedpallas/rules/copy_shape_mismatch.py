@@ -55,7 +55,8 @@ class CopyShapeMismatch(Rule):
         if event.source.shape is None or event.target.shape is None:
             return
         refused_by_jax = context.machine is None and event.source.space is gpu.GMEM  # its copies may split a shape
-        if context.machine != "tpu" and not refused_by_jax:
+        machine = context.machine or (event.target.space.machine if event.target.space is not None else None)
+        if machine != "tpu" and not refused_by_jax:
             return
         axis = _differing(event.source.shape, event.target.shape, context)
         if axis is None:

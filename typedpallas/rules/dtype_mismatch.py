@@ -91,7 +91,8 @@ class DtypeMismatch(Rule):
 
     def _copied(self, event: Copied, context: Context) -> Iterator[Finding]:
         want, have = event.target.dtype, event.source.dtype
-        if context.machine != "tpu" or want is None or have is None or _without_sign(want) == _without_sign(have):
+        machine = context.machine or (event.target.space.machine if event.target.space is not None else None)
+        if machine != "tpu" or want is None or have is None or _without_sign(want) == _without_sign(have):
             return
         if "bool" in (want, have):
             return

@@ -65,10 +65,13 @@ class SemaphoreAsData(Rule):
 
 
 def _help(event: SemaphoreMisuse) -> str:
-    if "data" in event.use or "a copy" in event.use or "a load" in event.use or "a store" in event.use:
+    if event.wanted == "a buffer":
         return "pass the buffer that holds the data; `pl.semaphore_read` gives a semaphore's count"
     if event.wanted.startswith("one"):
         return f"select one: `{event.name}.at[slot]`"
     if "DMA" in event.kind:
         return "wait with the copy's own `wait()`, or make the semaphore `pltpu.SemaphoreType.REGULAR`"
-    return "make the semaphore `pltpu.SemaphoreType.DMA`"
+    kind = "DMA" if "DMA" in event.wanted else "REGULAR"
+    if "semaphore" in event.kind:
+        return f"make the semaphore `pltpu.SemaphoreType.{kind}`"
+    return f"pass a semaphore: `pltpu.SemaphoreType.{kind}` makes one in the scratch"

@@ -80,6 +80,8 @@ def copy_made(call: n.CallExpr) -> Copy | None:
     if made == "copy" and not name.startswith("typedpallas."):
         return None
     given = {_NAMES.get(key, key): value for key, value in (arguments(call, _MADE[made]) or {}).items()}
+    if "src_sem" in given:
+        return None  # newer JAX: one semaphore for each end
     remote = _MADE[made] is _REMOTE
     semaphore = given.get("send_sem" if remote else "sem")
     if semaphore is None or not {"src_ref", "dst_ref"} <= given.keys() or (remote and "recv_sem" not in given):
@@ -207,6 +209,8 @@ class Counts:
         """A function that does nothing but make the copy: every call of it is the copy."""
         function = self.body.parents[self.body.parents[statement]]
         if not isinstance(function, n.FuncDef | n.LambdaExpr) or len(function.body.body) != 1:
+            return False
+        if function is self.body.function:
             return False
         above = self.body.parents[function]
         name: n.SymbolNode | None = function if isinstance(function, n.FuncDef) else None

@@ -13,7 +13,7 @@ from typedpallas.events import Access, Operation, RefFact, Shape
 from typedpallas_mypy import names, report
 from typedpallas_mypy.answer import dims
 from typedpallas_mypy.evaluate import Evaluator
-from typedpallas_mypy.facts import Types
+from typedpallas_mypy.facts import ANY, Types
 from typedpallas_mypy.handlers import slices
 from typedpallas_mypy.hooks import Hooks
 from typedpallas_mypy.index import TooManyIndices, selected
@@ -124,8 +124,10 @@ def _at(context: MethodContext) -> Type:
     holder = get_proper_type(context.type)
     own = get_proper_type(holder.args[0]) if isinstance(holder, Instance) and holder.args else None
     ref = types.ref(own, _name(context.context)) if own is not None else None
-    if ref is None or not isinstance(own, Instance) or not _holds_data(ref):
+    if ref is None or not isinstance(own, Instance):
         return context.default_return_type
+    if not _holds_data(ref):
+        return own.copy_modified(args=[own.args[0], ANY])  # a semaphore, of an array of unknown shape
     shape = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0], "view")
     return types.like(own, shape)
 

@@ -52,3 +52,12 @@ def on_gpu(
     gpu.wgmma(a, a, a)  # refused
     gpu.wgmma(acc, a, a)
     gpu.copy_gmem_to_smem(x, a, full)
+
+
+def semaphores(done: Scratch[tpu.DMA], ready: Scratch[tpu.REGULAR], met: Scratch[tpu.BARRIER]) -> None:
+    tpu.semaphore_signal(ready, 2)
+    tpu.semaphore_wait(ready, 2)
+    tpu.semaphore_wait(met)
+    tpu.semaphore_read(done)
+    tpu.semaphore_wait(done)  # refused
+    tpu.semaphore_signal(done)  # refused
