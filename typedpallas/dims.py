@@ -6,6 +6,7 @@ not divide exactly stay as opaque atoms, so that nothing is ever rounded silentl
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -46,26 +47,25 @@ class Size:
     @staticmethod
     def of(value: SizeLike) -> Size:
         """A number, a dim's name or a `Size` as a `Size`."""
-        if isinstance(value, Size):
-            return value
-        if isinstance(value, str):
-            return Size((((value,), 1),))
-        return Size((((), int(value)),) if value else ())
+        return value if isinstance(value, Size) else _of(value)
 
-    @property
+    @functools.cached_property
     def const(self) -> int | None:
         """The number that this is, or none if it depends on a name."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
-    @property
+    @functools.cached_property
     def names(self) -> frozenset[str]:
         """Every dim's name that occurs, inside quotients too."""
         return frozenset(name for monomial, _ in self.terms for atom in monomial for name in _names(atom))
 
     def __add__(self, other: SizeLike) -> Size:
-        return _collect([*self.terms, *Size.of(other).terms])
+        added = Size.of(other)
+        if not self.terms or not added.terms:
+            return added if not self.terms else self
+        return _collect([*self.terms, *added.terms])
 
     def __neg__(self) -> Size:
         return Size(tuple((monomial, -count) for monomial, count in self.terms))
@@ -74,13 +74,17 @@ class Size:
         return self + -Size.of(other)
 
     def __mul__(self, other: SizeLike) -> Size:
+        by = Size.of(other)
+        if by.const is not None or self.const is not None:
+            return self._times(by.const) if by.const is not None else by._times(self.const or 0)
         return _collect(
-            [
-                (tuple(sorted(left + right, key=str)), a * b)
-                for left, a in self.terms
-                for right, b in Size.of(other).terms
-            ]
+            [(tuple(sorted(left + right, key=str)), a * b) for left, a in self.terms for right, b in by.terms]
         )
+
+    def _times(self, number: int) -> Size:
+        if number == 1:
+            return self
+        return Size(tuple((monomial, count * number) for monomial, count in self.terms) if number else ())
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -129,14 +133,14 @@ class Size:
 
     def substitute(self, values: Mapping[str, SizeLike]) -> Size:
         """The size with the given names replaced; others stay."""
-        if not values:
+        if self.names.isdisjoint(values):
             return self
         total = Size.of(0)
         for monomial, count in self.terms:
-            term = Size.of(count)
+            term = Size.of(1)
             for atom in monomial:
                 term = term * _substituted(atom, values)
-            total = total + term
+            total = total + term._times(count)
         return total
 
     def __str__(self) -> str:
@@ -154,6 +158,14 @@ class Size:
 
 
 type SizeLike = Size | int | str
+
+
+@functools.lru_cache(maxsize=4096)
+def _of(value: int | str) -> Size:
+    """The one `Size` of a name or of a small number, so that what follows from it is worked out once."""
+    if isinstance(value, str):
+        return Size((((value,), 1),))
+    return Size((((), int(value)),) if value else ())
 
 
 def _names(atom: Atom) -> Iterator[str]:
