@@ -98,7 +98,7 @@ def _normed(dtype: str) -> Arrays:
     return _array(dtype, 1024, 2048), _array(dtype, 2048)
 
 
-def _gradient(fn: Callable[..., Any], count: int) -> Callable[..., Any]:
+def gradient(fn: Callable[..., Any], count: int) -> Callable[..., Any]:
     """The sum of the results, and its gradients with respect to the first arguments."""
 
     def total(*arrays: Any) -> Any:
@@ -155,9 +155,9 @@ KERNELS: dict[str, Kernel] = {
     "attention, causal": Kernel(_causal, _heads, _jax_causal),
     "attention, grouped, window": Kernel(functools.partial(_causal, window=300), _grouped_heads),
     "attention, segments": Kernel(_segmented, _with_segments, _jax_segmented),
-    "attention, causal, gradients": Kernel(_gradient(_causal, 3), _heads, _gradient(_jax_causal, 3)),
+    "attention, causal, gradients": Kernel(gradient(_causal, 3), _heads, gradient(_jax_causal, 3)),
     "grouped matmul": Kernel(grouped_matmul, _groups, _jax_grouped),
-    "grouped matmul, gradients": Kernel(_gradient(grouped_matmul, 2), _groups, _gradient(_jax_grouped, 2)),
+    "grouped matmul, gradients": Kernel(gradient(grouped_matmul, 2), _groups, gradient(_jax_grouped, 2)),
     "softmax": Kernel(softmax, _rows),
     "rms_norm": Kernel(rms_norm, _normed),
 }

@@ -11,7 +11,7 @@ from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import BLOCK, STATE, Dim, In, Out, Scratch, f32
-from typedpallas.kernels import defaults
+from typedpallas.kernels import costs, defaults
 
 _MASKED = -1e30
 """The score of a key that a query may not see: finite, so that no row's maximum is minus infinity."""
@@ -78,8 +78,18 @@ def launch(*, causal: bool, scale: float) -> tp.Launch:
         "b h (i BQ) D, b h (j BK) D, b h (j BK) D -> b h (i BQ) D",
         grid="b h i j",
         ragged="BQ",
-        tuning=tp.Tuning(approximate=True),
+        tuning=tp.Tuning(approximate=True, cost=functools.partial(cost, causal=causal)),
     )
+
+
+def cost(
+    q: jax.ShapeDtypeStruct, k: jax.ShapeDtypeStruct, v: jax.ShapeDtypeStruct, *, causal: bool
+) -> pl.CostEstimate:
+    """Of a call; ``causal``: of the half of the scores that queries see."""
+    scores = q.size // q.shape[3] * k.shape[2]
+    if causal:
+        scores //= 2
+    return costs.products(2 * scores * q.shape[3], (q, k, v, q), scores)
 
 
 def flash_attention(

@@ -7,10 +7,11 @@ from typing import Literal as L
 
 import jax
 import jax.numpy as jnp
+from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import ACC, BLOCK, Dim, In, Multiple, Out, Scratch, f32
-from typedpallas.kernels import defaults
+from typedpallas.kernels import costs, defaults
 from typedpallas.launching.choose import choices
 from typedpallas.launching.jaxapi import without_rules
 
@@ -29,11 +30,18 @@ def matmul_kernel[T: tp.Float, BM: Multiple[L[8]], BK: Dim, BN: Dim](
         out[...] = acc[...].astype(out.dtype)
 
 
+def cost(x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct) -> pl.CostEstimate:
+    """Of a call."""
+    out = jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
+    return costs.products(x.size * y.shape[1], (x, y, out))
+
+
 launch = tp.launch(
     matmul_kernel,
     "(i BM) (k BK), (k BK) (j BN) -> (i BM) (j BN)",
     grid="i j k",
     ragged="BM BN",
+    tuning=tp.Tuning(cost=cost),
 )
 """Takes ``x``, ``y`` and the block sizes ``BM``, ``BK`` and ``BN`` (elements)."""
 

@@ -12,16 +12,19 @@ from typing import Literal as L
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import BLOCK, Dim, In, Out
 from typedpallas.events import Backend
-from typedpallas.kernels import defaults, rows_backward
+from typedpallas.kernels import costs, defaults, rows_backward
 from typedpallas.launching.choose import choices
 
 _WARPS = {"softmax": 16, "rms_norm": 16, "layer_norm": 8}
 """Of one row of at least `_WIDE` elements on Triton: the fastest on an H200."""
 _WIDE = 4096
+_FLOPS = {"softmax_kernel": 5, "rms_norm_kernel": 4, "layer_norm_kernel": 7}
+"""For each element."""
 
 
 def softmax_kernel[T: tp.Float, BR: Dim, C: Dim](x: In[BLOCK, T, BR, C], out: Out[BLOCK, T, BR, C]) -> None:
@@ -73,8 +76,13 @@ def launch(
         grid="i",
         ragged="BR",
         backend=backend,
-        tuning=tp.Tuning(num_warps=warps),
+        tuning=tp.Tuning(num_warps=warps, cost=functools.partial(_cost, kernel)),
     )
+
+
+def _cost(kernel: Callable[..., None], x: jax.ShapeDtypeStruct, *parameters: jax.ShapeDtypeStruct) -> pl.CostEstimate:
+    exponentials = x.size if kernel is softmax_kernel else x.shape[0]
+    return costs.estimate(_FLOPS[kernel.__name__] * x.size, (x, *parameters, x), exponentials)
 
 
 def softmax(x: jax.Array) -> jax.Array:

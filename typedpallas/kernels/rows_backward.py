@@ -10,13 +10,16 @@ from typing import Literal as L
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import BLOCK, STATE, Dim, In, Out, Scratch, f32
 from typedpallas.events import Backend
-from typedpallas.kernels import defaults
+from typedpallas.kernels import costs, defaults
 from typedpallas.launching.choose import choices
 
+_FLOPS = {"softmax_backward_kernel": 4, "rms_norm_backward_kernel": 10, "layer_norm_backward_kernel": 15}
+"""For each element."""
 PROGRAMS = 256
 """Of a GPU, each with as many rows: the fastest on an H200."""
 
@@ -118,8 +121,15 @@ def launch(
         pattern,
         grid="p i",
         backend=backend,
-        tuning=tp.Tuning(num_warps=warps),
+        tuning=tp.Tuning(num_warps=warps, cost=functools.partial(_cost, kernel, sums)),
     )
+
+
+def _cost(kernel: Callable[..., None], sums: int, *operands: jax.ShapeDtypeStruct) -> pl.CostEstimate:
+    first = operands[0]
+    parts, rows, columns = first.shape
+    summed = jax.ShapeDtypeStruct((parts, sums, columns), jnp.float32)
+    return costs.estimate(_FLOPS[kernel.__name__] * first.size, (*operands, first, summed), parts * rows * (sums > 0))
 
 
 def run(

@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import BLOCK, Dim, In, Out
-from typedpallas.kernels import defaults
+from typedpallas.kernels import costs, defaults
 
 
 def scaled_relu_kernel[T: tp.Float, BM: Dim, BN: Dim](
@@ -16,7 +17,18 @@ def scaled_relu_kernel[T: tp.Float, BM: Dim, BN: Dim](
     out[...] = jnp.maximum(x[...] * 2 + 1, 0)
 
 
-launch = tp.launch(scaled_relu_kernel, "(i BM) (j BN) -> (i BM) (j BN)", grid="i j", ragged="BM BN")
+def cost(x: jax.ShapeDtypeStruct) -> pl.CostEstimate:
+    """Of a call."""
+    return costs.estimate(3 * x.size, (x, x))
+
+
+launch = tp.launch(
+    scaled_relu_kernel,
+    "(i BM) (j BN) -> (i BM) (j BN)",
+    grid="i j",
+    ragged="BM BN",
+    tuning=tp.Tuning(cost=cost),
+)
 """Takes ``x`` and the block sizes ``BM`` and ``BN`` (elements)."""
 
 

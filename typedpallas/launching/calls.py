@@ -111,6 +111,7 @@ class Call:
     compiler_params: Any
     interpret: Any
     aliases: Mapping[int, int] | None = None
+    cost: pl.CostEstimate | None = None
 
     @property
     def out_shape(self) -> tuple[jax.ShapeDtypeStruct, ...]:
@@ -130,6 +131,7 @@ class Call:
             input_output_aliases=self.plan.signature.aliases,
             compiler_params=self.compiler_params,
             interpret=self.interpret,
+            cost_estimate=self.cost,
             name=self.plan.name,
         )(*arrays)
         return found
@@ -166,6 +168,7 @@ class Call:
         lines += [f"  alias {self.plan.inputs[i].name} -> {names[o]}" for i, o in self.plan.signature.aliases.items()]
         semantics = getattr(self.compiler_params, "dimension_semantics", None)
         lines += [f"  dimension_semantics = {semantics}"] if semantics else []
+        lines += [f"  cost_estimate = {self.cost}"] if self.cost is not None else []
         return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -70,7 +71,15 @@ def prepare(plan: Plan, tuning: Tuning, way: Choice, interpret: Any) -> Call:
         scratch=tuple(_scratch(scratch, neutral) for scratch in plan.scratch),
         compiler_params=params,
         interpret=_interpreter(plan, way, interpret),
+        cost=_cost(plan, tuning),
     )
+
+
+def _cost(plan: Plan, tuning: Tuning) -> pl.CostEstimate | None:
+    if tuning.cost is None:
+        return None
+    cost: pl.CostEstimate = tuning.cost(*(jax.ShapeDtypeStruct(x.array, x.dtype) for x in plan.inputs))
+    return cost
 
 
 def _block_space(space: type[MemorySpace]) -> Any | None:

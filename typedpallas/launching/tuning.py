@@ -1,7 +1,7 @@
 """What changes how fast a kernel runs, and nothing else but last digits."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,10 @@ class Tuning:
     """Mosaic GPU: the hardware's approximations of exponentials, divisions and the like. Others decide themselves."""
     compiler_params: Any | None = None
     """The backend's own `CompilerParams`; what it leaves open the launch fills in."""
+
+    cost: Callable[..., Any] | None = None
+    """What a call costs, a `pl.CostEstimate`, of its operands as `jax.ShapeDtypeStruct`. Mosaic TPU tells XLA, which
+    orders other work around the call; the other backends have nobody to tell."""
 
     def __post_init__(self) -> None:
         for name in ("stages", "num_warps"):

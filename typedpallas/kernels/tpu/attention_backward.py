@@ -173,6 +173,7 @@ def queries_launch(mask: Mask, scale: float, interpret: Any = None) -> tp.Launch
         dims={"j": mask.k_blocks},
         backend="mosaic_tpu",
         interpret=interpret,
+        tuning=tp.Tuning(cost=lambda q, *others: mask.cost(3, (q, *others), (q,))),
     )
 
 
@@ -202,4 +203,5 @@ def keys_launch(mask: Mask, group: int, scale: float, interpret: Any = None) -> 
         dims={"g": group, "i": mask.q_blocks},
         backend="mosaic_tpu",
         interpret=interpret,
+        tuning=tp.Tuning(cost=lambda q, k, *others: mask.cost(4, (q, k, *others), (k, k))),
     )

@@ -105,6 +105,10 @@ def launch(mask: Mask, scale: float, interpret: Any = None) -> tp.Launch:
     def keys(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
         return b, h, mask.key_block(i, j), 0
 
+    def cost(q: Any, *others: Any) -> pl.CostEstimate:
+        lse = jax.ShapeDtypeStruct((*q.shape[:4], 1), jnp.float32)
+        return mask.cost(2, (q, *others), (q, lse))
+
     inputs: list[Any] = ["b h g (i BQ) D", *[tp.spec("b h (j BK) D", index=keys)] * 2]
     if mask.segmented:
         ids = tp.spec("b 1 (j BK)", index=lambda b, h, g, i, j: (b, 0, mask.key_block(i, j)))
@@ -116,4 +120,5 @@ def launch(mask: Mask, scale: float, interpret: Any = None) -> tp.Launch:
         dims={"j": mask.k_blocks},
         backend="mosaic_tpu",
         interpret=interpret,
+        tuning=tp.Tuning(cost=cost),
     )

@@ -1,13 +1,16 @@
 """Which keys a query sees, and so which blocks a TPU's grid has to visit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
+
+from typedpallas.kernels import costs
 
 MASKED = -1e30
 """The score of a key that a query may not see: finite, so that no row's maximum is minus infinity."""
@@ -67,6 +70,19 @@ class Mask:
             some &= last_key > first_query - self.window
             every &= first_key > last_query - self.window
         return some, every
+
+    @property
+    def scores(self) -> int:
+        """Scores of the blocks that are visited, for one head."""
+        i, j = np.arange(self.q_blocks)[:, None], np.arange(self.k_blocks)[None]
+        visited = int(self.overlap(i, j)[0].sum()) if self.causal else self.q_blocks * self.k_blocks
+        return visited * self.block_q * self.block_k
+
+    def cost(self, products: int, operands: Sequence[Any], results: Sequence[Any]) -> pl.CostEstimate:
+        """Of a kernel that makes ``products`` of queries' blocks with keys'. The first operand is the queries'."""
+        batch, kv_heads, group, _, dim = operands[0].shape
+        scores = batch * kv_heads * group * self.scores
+        return costs.products(products * scores * dim, (*operands, *results), scores)
 
     def visible(self, i: Any, j: Any, ids: tuple[Any, Any], transposed: bool = False) -> jax.Array:
         """Of the scores of a block of queries and keys, which count; ``transposed``: keys by queries.

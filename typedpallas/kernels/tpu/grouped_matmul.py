@@ -16,6 +16,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, f32, i32
+from typedpallas.kernels import costs
 from typedpallas.kernels.tpu import blocks, grouped_steps
 from typedpallas.tpu import SMEM, VMEM
 
@@ -173,9 +174,10 @@ def _by_rows(
         matrix = pl.BlockSpec((None, n, k), lambda j, s, i, tiles, groups, starts, ends: (groups[s], j, i))
     else:
         matrix = pl.BlockSpec((None, k, n), lambda j, s, i, tiles, groups, starts, ends: (groups[s], i, j))
+    out = jax.ShapeDtypeStruct((rows, columns), x.dtype)
     run = tp.pallas_call(
         transposed_grouped_matmul_kernel if transposed else grouped_matmul_kernel,
-        jax.ShapeDtypeStruct((rows, columns), x.dtype),
+        out,
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=4,
             grid=(columns // n, steps.tiles.size, depth // k),
@@ -184,6 +186,7 @@ def _by_rows(
             scratch_shapes=[pltpu.VMEM((m, n), jnp.float32)],
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary", "arbitrary")),
+        cost_estimate=costs.products(x.size * columns, (*steps, x, w, out)),
         interpret=interpret,
     )
     result: jax.Array = run(*steps, x, w)
@@ -194,9 +197,10 @@ def _by_groups(x: jax.Array, y: jax.Array, sizes: jax.Array, block: Block, inter
     m, k, n = block
     (rows, depth), columns = x.shape, y.shape[1]
     steps = grouped_steps.by_groups(sizes, rows, m)
+    out = jax.ShapeDtypeStruct((sizes.size, depth, columns), x.dtype)
     run = tp.pallas_call(
         weights_kernel,
-        jax.ShapeDtypeStruct((sizes.size, depth, columns), x.dtype),
+        out,
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=4,
             grid=(depth // k, columns // n, steps.tiles.size),
@@ -208,6 +212,7 @@ def _by_groups(x: jax.Array, y: jax.Array, sizes: jax.Array, block: Block, inter
             scratch_shapes=[pltpu.VMEM((k, n), jnp.float32)],
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
+        cost_estimate=costs.products(x.size * columns, (*steps, x, y, out)),
         interpret=interpret,
     )
     result: jax.Array = run(*steps, x, y)

@@ -13,6 +13,7 @@ from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, f32
+from typedpallas.kernels import costs
 from typedpallas.kernels.tpu import blocks
 from typedpallas.tpu import VMEM
 
@@ -55,6 +56,13 @@ def _clear(ref: Any) -> None:
     ref[...] = jnp.zeros(ref.shape, ref.dtype)
 
 
+def _cost(
+    out_dtype: Any, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct, *scales: jax.ShapeDtypeStruct
+) -> pl.CostEstimate:
+    out = jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), out_dtype)
+    return costs.products(x.size * y.shape[1], (x, y, *scales, out))
+
+
 @functools.cache
 def launch(out_dtype: Any, interpret: Any = None) -> tp.Launch:
     """Takes ``x``, ``y`` and the block sizes ``BM``, ``BK`` and ``BN`` (elements)."""
@@ -66,6 +74,7 @@ def launch(out_dtype: Any, interpret: Any = None) -> tp.Launch:
         dtypes={"U": out_dtype},
         backend="mosaic_tpu",
         interpret=interpret,
+        tuning=tp.Tuning(cost=functools.partial(_cost, out_dtype)),
     )
 
 
@@ -80,6 +89,7 @@ def scaled_launch(sum_dtype: Any, out_dtype: Any, interpret: Any = None) -> tp.L
         dtypes={"A": sum_dtype, "U": out_dtype},
         backend="mosaic_tpu",
         interpret=interpret,
+        tuning=tp.Tuning(cost=functools.partial(_cost, out_dtype)),
     )
 
 

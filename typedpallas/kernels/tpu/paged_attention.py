@@ -6,6 +6,7 @@ copies pages into one of two slots while it works on the other, as many as the s
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from typing import Literal as L
@@ -18,6 +19,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, i32
+from typedpallas.kernels import costs
 from typedpallas.kernels.tpu import blocks
 from typedpallas.tpu import DMA, HBM, SMEM, VMEM
 
@@ -163,23 +165,29 @@ def paged_attention(
     _check(q, k_pages, v_pages, tables, lengths, window, pages_per_step)
     (sequences, heads, dim), (kv_heads, _, page, _) = q.shape, k_pages.shape
     count = pages_per_step or max(1, min(_TOKENS // page, tables.shape[1]))
-    factor = dim**-0.5 if scale is None else scale
     group = heads // kv_heads
     run = _call(
-        q.dtype, (sequences, kv_heads, group, dim), count * page, factor, window, blocks.interpreter(interpret)
+        (sequences, kv_heads, group, dim),
+        q.dtype,
+        count * page,
+        functools.partial(paged_attention_kernel, scale=dim**-0.5 if scale is None else scale, window=window),
+        costs.paged(q, k_pages, tables, lengths),
+        blocks.interpreter(interpret),
     )
     result: jax.Array = run(tables, lengths, q.reshape(sequences, kv_heads, group, dim), k_pages, v_pages)
     return result.reshape(q.shape)
 
 
-def _call(dtype: Any, shape: tuple[int, ...], rows: int, scale: float, window: int | None, interpret: Any) -> Any:
-    """The kernel for queries of this type and shape, and ``rows`` keys in a slot."""
+def _call(
+    shape: tuple[int, ...], dtype: Any, rows: int, kernel: Callable[..., None], cost: pl.CostEstimate, interpret: Any
+) -> Any:
+    """The kernel for queries of this shape and type, and ``rows`` keys in a slot."""
     sequences, kv_heads, group, dim = shape
     own = pl.BlockSpec((None, None, group, dim), lambda i, h, tables, lengths: (i, h, 0, 0))
     whole = pl.BlockSpec(memory_space=pltpu.HBM)
     slots = pltpu.VMEM((2, rows, dim), dtype)
     return tp.pallas_call(
-        functools.partial(paged_attention_kernel, scale=scale, window=window),
+        kernel,
         jax.ShapeDtypeStruct(shape, dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
@@ -189,6 +197,7 @@ def _call(dtype: Any, shape: tuple[int, ...], rows: int, scale: float, window: i
             scratch_shapes=[slots, slots, pltpu.SemaphoreType.DMA((2, 2))],
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
+        cost_estimate=cost,
         interpret=interpret,
     )
 

@@ -20,6 +20,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, f32, i32, tpu
+from typedpallas.kernels import costs
 from typedpallas.kernels.tpu import blocks, grouped_steps
 from typedpallas.kernels.tpu.attention_forward import BY_ROWS
 from typedpallas.kernels.tpu.attention_masks import MASKED
@@ -195,6 +196,7 @@ def ragged_paged_attention(
             scale=dim**-0.5 if scale is None else scale,
             window=window,
         ),
+        costs.paged(q, k_pages, tables, *steps, lengths),
         blocks.interpreter(interpret),
     )
     rows = q.reshape(tokens, kv_heads, group, dim).swapaxes(0, 1).reshape(kv_heads, tokens * group, dim)
@@ -203,7 +205,14 @@ def ragged_paged_attention(
 
 
 def _call(
-    shape: tuple[int, ...], dtype: Any, steps: int, rows: int, keys: int, kernel: Callable[..., None], interpret: Any
+    shape: tuple[int, ...],
+    dtype: Any,
+    steps: int,
+    rows: int,
+    keys: int,
+    kernel: Callable[..., None],
+    cost: pl.CostEstimate,
+    interpret: Any,
 ) -> Any:
     """The kernel for queries of this shape and type, ``rows`` of them in a tile and ``keys`` in a slot."""
     heads, _, dim = shape
@@ -226,6 +235,7 @@ def _call(
             ],
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
+        cost_estimate=cost,
         interpret=interpret,
     )
 
