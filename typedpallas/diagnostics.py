@@ -1,8 +1,8 @@
 """What people read: a finding with its place, and every form in which it is shown."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from typedpallas import rules
@@ -50,6 +50,14 @@ def headline(finding: Finding) -> str:
     """The rule's message, filled in."""
     text = rules.by_slug(finding.rule).message.format_map(dict(finding.data))
     return text if finding.verdict == "refuted" else f"not decided: {text}"
+
+
+def with_sizes(finding: Finding, sizes: Mapping[str, int]) -> Finding:
+    """A finding about these sizes, where it holds for others too: its numbers become an example."""
+    if not sizes:
+        return finding
+    given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    return replace(finding, witness=f"with {given}" + (f": {finding.witness}" if finding.witness else ""))
 
 
 def diagnose(finding: Finding, *, level: Level, target: str | None, place: Place, kernel: str = "") -> Diagnostic:

@@ -22,8 +22,8 @@ from typedpallas_mypy.handlers.calls_source import Source
 
 def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: bool) -> None:
     """Judge the body of the kernel that a launch names; ``aliased``: it gives outputs the memory of inputs."""
-    function = _function(source, expression)
-    if function is None or function not in source.uses.functions:
+    function = function_of(source, expression)
+    if function is None or not source.defines(function):
         return
     refs = tuple(parameter.ref for parameter in kernel.parameters)
     if not _worth_reading(function, refs):
@@ -35,7 +35,7 @@ def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: boo
         report.judge(source.api, event, NO_FACTS, {"": place})
 
 
-def _function(source: Source, expression: n.Context) -> n.FuncDef | None:
+def function_of(source: Source, expression: n.Context) -> n.FuncDef | None:
     """The definition that a kernel expression names; none for partials and what is made elsewhere."""
     if isinstance(expression, n.Decorator):
         return expression.func

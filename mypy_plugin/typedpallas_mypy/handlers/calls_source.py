@@ -34,6 +34,11 @@ class Source:
         """How the file's variables are used; most calls are written out and never ask."""
         return calls_uses.uses(self.api.tree)
 
+    def defines(self, function: n.FuncDef) -> bool:
+        """Whether a function is defined in the file; most are at its top level."""
+        top = f"{self.api.tree.fullname}.{function.name}"
+        return function.fullname == top or function in self.uses.functions
+
     def definition(self, expression: n.Expression) -> n.Expression:
         """The expression itself, or the one value that the variable which it names ever gets."""
         for _ in range(_DEPTH):

@@ -15,7 +15,16 @@ from typedpallas.dims import Size
 from typedpallas.events import CallSizes, IndexMap, LaunchText
 from typedpallas_mypy import report
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.handlers import bodies, calls_kernel, calls_match, calls_told, specs
+from typedpallas_mypy.handlers import (
+    bodies,
+    calls_kernel,
+    calls_match,
+    calls_told,
+    slices_judged,
+    slices_layouts,
+    specs,
+)
+from typedpallas_mypy.handlers.calls_kernel import Kernel
 from typedpallas_mypy.handlers.calls_match import Match, Slot
 from typedpallas_mypy.handlers.calls_source import Source, arguments
 from typedpallas_mypy.handlers.calls_text import Written, string, strings, written
@@ -39,7 +48,16 @@ def _launch(context: FunctionContext) -> Type:
     kernel = calls_kernel.kernel_of(function)
     if kernel is not None:
         bodies.judge(source, kernel, given["kernel"], aliased=False)
+        _judge_slices(source, kernel, text, grid, given["kernel"])
     return _typed(context, function, text.text, grid, calls_told.settled(source, text, given))
+
+
+def _judge_slices(source: Source, kernel: Kernel, text: Written, grid: str, expression: n.Expression) -> None:
+    """The parts of refs that the kernel's body takes, as the pattern lays them out."""
+    function = bodies.function_of(source, expression)
+    if function is not None and source.defines(function) and calls_match.launchable(kernel):
+        match = calls_match.match(patterns.parse(text.text, grid), kernel, frozenset(text.placed))
+        slices_judged.launched(source.api, function, text.node, lambda: slices_layouts.of_pattern(match), hinted=True)
 
 
 def _judged(

@@ -15,7 +15,7 @@ from typedpallas.events import Argument, IndexMap, Operands, RefFact, Shape, Win
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import report, version
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.handlers import bodies, calls_kernel, calls_site, specs
+from typedpallas_mypy.handlers import bodies, calls_kernel, calls_site, slices_judged, slices_layouts, specs
 from typedpallas_mypy.handlers.calls_bind import Binder, Given
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel, Parameter
 from typedpallas_mypy.handlers.calls_site import Part, Site
@@ -35,7 +35,16 @@ def _hook(context: FunctionContext) -> Type:
             expression = given.get("kernel", site.node)
             if kernel is not None:
                 bodies.judge(source, kernel, expression, aliased="input_output_aliases" in given)
+                _judge_slices(source, site, kernel, expression)
     return context.default_return_type
+
+
+def _judge_slices(source: Source, site: Site, kernel: Kernel, expression: n.Context) -> None:
+    """The parts of refs that the kernel's body takes, as the specs lay them out."""
+    function, parts = bodies.function_of(source, expression), site.parts()
+    if function is not None and source.defines(function) and parts is not None:
+        pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))
+        slices_judged.launched(source.api, function, site.node, lambda: slices_layouts.of_call(pairs), hinted=False)
 
 
 def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> Kernel | None:

@@ -14,7 +14,7 @@ from typedpallas_mypy import names, report
 from typedpallas_mypy.answer import dims
 from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import ANY, Types
-from typedpallas_mypy.handlers import slices
+from typedpallas_mypy.handlers import slices, slices_judged
 from typedpallas_mypy.hooks import Hooks
 from typedpallas_mypy.index import TooManyIndices, selected
 from typedpallas_mypy.static import Constant, Static
@@ -30,6 +30,7 @@ def _load(context: MethodContext) -> Type:
     if ref is None or not _holds_data(ref):
         return context.default_return_type
     moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0], "load")
+    slices_judged.note(context.api, types, ref, context.context, "load")
     places: dict[str, Place] = {"": context.context, "index": context.args[0][0]}
     report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, places)
     return types.block(Value(ref.dtype, moved, parameter=types.element_parameter(context.type)))
@@ -42,6 +43,7 @@ def _store(context: MethodContext) -> Type:
     if ref is None or not _holds_data(ref):
         return context.default_return_type
     moved = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0], "store")
+    slices_judged.note(context.api, types, ref, context.context, "store")
     _judge_store(context, types, ref, moved, value=context.args[1][0], kind=context.arg_types[1][0])
     return context.default_return_type
 
@@ -129,6 +131,7 @@ def _at(context: MethodContext) -> Type:
     if not _holds_data(ref):
         return own.copy_modified(args=[own.args[0], ANY])  # a semaphore, of an array of unknown shape
     shape = _selected(context.api, types, ref, context.args[0][0], context.arg_types[0][0], "view")
+    slices_judged.note(context.api, types, ref, context.context, "view")
     return types.like(own, shape)
 
 
