@@ -9,7 +9,7 @@ behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mypy import nodes as n
@@ -19,8 +19,9 @@ from typedpallas.records import record
 from typedpallas_mypy.handlers import calls_uses
 from typedpallas_mypy.handlers.body_counts import LATER, Counts, Op, is_loop, runs
 from typedpallas_mypy.handlers.body_flights import End, Flights, Use
-from typedpallas_mypy.handlers.body_text import WHOLE, Region, condition, region
+from typedpallas_mypy.handlers.body_text import WHOLE, Given, Region, condition, region, words
 from typedpallas_mypy.handlers.body_tree import Body
+from typedpallas_mypy.handlers.calls_source import arguments
 
 _MOST_PATHS: Final = 64
 _DEPTH: Final = 8
@@ -83,12 +84,15 @@ class Paths:
     def __init__(self, body: Body, counts: Counts) -> None:
         self.body = body
         self.counts = counts
-        self.tallies: dict[tuple[n.Node, str], Tally] = {}
+        self.tallies: dict[tuple[n.Node, ...], Tally] = {}
+        """By the place, and the calls of inner functions that lead there."""
         self._followed = counts.followed
         ranks: dict[n.Var, set[int]] = {}
         for op in counts.all_ops():
             ranks.setdefault(op.semaphore, set()).add(len(op.element.axes) if _is_exact(op.element) else -1)
         self._whole = {semaphore for semaphore, found in ranks.items() if -1 in found or len(found) > 1}
+        self._given: Given = {}
+        self._calls: list[n.CallExpr] = []
         self._returned: list[list[State]] = []
         self._looping: list[frozenset[n.Var]] = []
         self.ends = self._call(body.function.body, [State()])
@@ -176,7 +180,7 @@ class Paths:
             self._do(op, states)
         states = self._visit(node.body, states)
         for op in begun:
-            self._do(Op("wait", op.semaphore, op.element, op.amount, op.place, op.copy), states)
+            self._do(replace(op, act="wait"), states, node)
         return states
 
     def _decorated(self, node: n.Decorator, states: list[State]) -> list[State]:
@@ -208,7 +212,22 @@ class Paths:
                 states = states if block is None else self._loop(block, states)
             return states
         block = self._block(call.callee)
-        return states if block is None else self._call(block, states)
+        if block is None:
+            return states
+        outer, self._given = self._given, self._parameters(call, block)
+        self._calls.append(call)
+        states = self._call(block, states)
+        self._calls.pop()
+        self._given = outer
+        return states
+
+    def _parameters(self, call: n.CallExpr, block: n.Block) -> Given:
+        """What the parameters of an inner function stand for in a call; only what is known where it is called."""
+        function = self.body.parents[block]
+        assert isinstance(function, n.FuncDef | n.LambdaExpr)
+        given = arguments(call, tuple(argument.variable.name for argument in function.arguments)) or {}
+        found = {a.variable: given[a.variable.name] for a in function.arguments if a.variable.name in given}
+        return {v: e for v, e in found.items() if words(e, self.counts.stable) is not None}
 
     def _block(self, expression: n.Expression) -> n.Block | None:
         """The body of the inner function that an expression names, or is; not of one that only makes copies."""
@@ -246,11 +265,11 @@ class Paths:
 
     # ---------------------------------------------------------------- what is done
 
-    def _do(self, op: Op, states: Sequence[State]) -> None:
+    def _do(self, op: Op, states: Sequence[State], place: n.Node | None = None) -> None:
         if op.semaphore not in self._followed:
             return
         key = self.key(op)
-        tally = self.tallies.setdefault((op.place, op.act), Tally())
+        tally = self._tally(place or op.place)
         for state in states:
             tally.reached += 1
             there = state.balance.get(key, _NONE)
@@ -268,6 +287,9 @@ class Paths:
             if op.act == "wait":
                 state.flights.wait(op, nothing_left=enough in (0, -1))
 
+    def _tally(self, place: n.Node) -> Tally:
+        return self.tallies.setdefault((place, *self._calls), Tally())
+
     def _ends(self, op: Op) -> tuple[End, End]:
         """Source and target of a copy; what lies on another device is nobody's here."""
         copy = op.copy
@@ -284,8 +306,8 @@ class Paths:
         how = self.body.indexed(access)
         if how not in ("load", "store", "update"):
             return
-        where = region(access.index, self.counts.stable)
-        tally = self.tallies.setdefault((access, "use"), Tally())
+        where = region(access.index, self.counts.stable, self._given)
+        tally = self._tally(access)
         for state in states:
             tally.reached += 1
             use = state.flights.use(variable, where, "load" if how == "load" else "store", access)

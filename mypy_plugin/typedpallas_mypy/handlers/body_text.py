@@ -15,7 +15,8 @@ type Given = Mapping[n.SymbolNode, n.Expression]
 type Stable = Callable[[n.Var], bool]
 """Whether a variable has one value for as long as a body runs."""
 
-_PURE: Final = ("program_id", "num_programs", "logical_not", "logical_and", "logical_or", "ds", "minimum", "maximum")
+_PURE: Final = frozenset("program_id num_programs logical_not logical_and logical_or ds minimum maximum rem".split())
+_PAIR: Final = 2
 _OPPOSITE: Final = {"!=": "==", ">=": "<", "<=": ">"}
 _NO_VARIABLE: Final[Given] = {}
 
@@ -49,7 +50,22 @@ def words(expression: n.Expression, stable: Stable, given: Given = _NO_VARIABLE)
 def _joined(sign: str, parts: list[n.Expression], stable: Stable, given: Given) -> str | None:
     texts = [words(part, stable, given) for part in parts]
     known = [text for text in texts if text is not None]
-    return f"({sign} {' '.join(known)})" if len(known) == len(texts) else None
+    if len(known) < len(texts):
+        return None
+    numbers = [int(text) for text in known if text.isdigit()]
+    folded = _number(sign.strip(), *numbers) if len(numbers) == len(known) == _PAIR else None
+    return f"({sign} {' '.join(known)})" if folded is None else str(folded)
+
+
+def _number(sign: str, left: int, right: int) -> int | None:
+    """Arithmetic on numbers that are not negative; none where the result would be."""
+    if sign == "+":
+        return left + right
+    if sign == "*":
+        return left * right
+    if sign == "-":
+        return left - right if left >= right else None
+    return left % right if (sign == "%" or sign.endswith(".rem")) and right else None
 
 
 def _name(expression: n.NameExpr, stable: Stable, given: Given) -> str | None:

@@ -5,6 +5,7 @@ from typing import Literal as L
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -94,6 +95,22 @@ def read_early(x: X, o: R, b: B, s: D) -> None:
     copy(1).wait()
 
 
+def read_early_by_a_function(x: X, o: R, b: B, s: D) -> None:
+    def copy(k: int) -> Any:
+        return pltpu.make_async_copy(x.at[pl.ds(8 * k, 8)], b.at[lax.rem(k, 2)], s.at[k % 2])
+
+    def use(k: int) -> None:
+        o[8 * k : 8 * k + 8] = b[k]  # E: read-before-wait
+
+    copy(0).start()
+    use(1)
+    copy(0).wait()
+    copy(1).start()
+    use(0)
+    use(1)
+    copy(1).wait()
+
+
 def stored_early(x: X, o: R, b: B, s: S) -> None:
     copy = pltpu.make_async_copy(b.at[0], b.at[1], s)
     b[0] = jnp.ones((8, 128), jnp.float32)
@@ -171,6 +188,7 @@ def results(x: jax.Array) -> list[Any]:
         pl.pallas_call(waited_only, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
         pl.pallas_call(waited_elsewhere, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=TWO)(x),
         pl.pallas_call(read_early, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=TWO)(x),
+        pl.pallas_call(read_early_by_a_function, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=TWO)(x),
         pl.pallas_call(stored_early, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
         pl.pallas_call(started_twice, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=TWO)(x),
         pl.pallas_call(in_a_loop, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
