@@ -4,7 +4,9 @@ Inputs that move along a sequential axis go through `plgpu.emit_pipeline`; the o
 once. Outputs are collected in shared memory and copied out at the end.
 """
 
+import ast
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -89,12 +91,11 @@ class GpuCall:
         """Bind the call; returns the results in a tuple."""
         names, sizes = zip(*self.grid, strict=True) if self.grid else ((), ())
 
-        def body(*refs: Any, **scratch: Any) -> None:
+        def body(refs: Sequence[Any], scratch: dict[str, Any]) -> None:
             Program(self, kernel, refs, scratch).run()
 
-        body.__name__ = self.plan.name
         found: tuple[Any, ...] = plgpu.kernel(
-            body,
+            _stand_in(self.plan, kernel, body),
             out_type=tuple(jaxapi.result_type(out.array, out.dtype, arrays) for out in self.plan.outputs),
             scratch_types=self.scratch_types(),
             grid=sizes,
@@ -179,6 +180,25 @@ class GpuCall:
             if s.space in STATES
         ]
         return "\n".join(lines)
+
+
+def _stand_in(plan: Plan, kernel: Callable[..., None], run: Callable[..., None]) -> Callable[..., None]:
+    """A function that calls ``run`` with its refs, from the kernel's own line, to which errors then point."""
+    own: Any = inspect.unwrap(kernel)
+    while isinstance(own, functools.partial):
+        own = own.func
+    code = getattr(own, "__code__", run.__code__)
+    tree = ast.parse("def stand_in(*refs, **scratch): run(refs, scratch)")
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            vars(node).update(
+                lineno=code.co_firstlineno, end_lineno=code.co_firstlineno, col_offset=0, end_col_offset=0
+            )
+    names: dict[str, Any] = {"run": run}
+    exec(compile(tree, code.co_filename, "exec"), names)
+    found: Callable[..., None] = names["stand_in"]
+    found.__name__ = plan.name
+    return found
 
 
 def planned_axes(plan: Plan, planned: Planned) -> frozenset[str]:

@@ -3,6 +3,7 @@
 JAX's classes are told apart by name, so that no backend is imported. Checked against JAX 0.11.2 and 0.12.0.1.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,12 +11,25 @@ from typing import Any
 from typedpallas import dtypes
 from typedpallas.tracing import jaxapi
 
+_SAID = (
+    (re.compile(r"scratch\['(\w+)'\]"), r"\1"),
+    (re.compile(r"in_smem_refs\[(\d+)\]"), r"pipeline input \1"),
+    (re.compile(r"out_smem_refs\[(\d+)\]"), r"pipeline output \1"),
+)
+"""What JAX's own functions call a buffer, and what people know it by."""
+
 
 def scoped_names(inner: Any) -> tuple[str, ...]:
     """What the function of a ``run_scoped`` calls its buffers; ``scoped[0]`` and so on where JAX does not say."""
     names = tuple(inner.debug_info.arg_names or ())
-    given = len(names) == len(inner.invars) and all(names)
-    return names if given else tuple(f"scoped[{i}]" for i in range(len(inner.invars)))
+    if len(names) != len(inner.invars) or not all(names):
+        return tuple(f"scoped[{i}]" for i in range(len(inner.invars)))
+    return tuple(_said(name) for name in names)
+
+
+def _said(name: str) -> str:
+    found = ((pattern.fullmatch(name), words) for pattern, words in _SAID)
+    return next((match.expand(words) for match, words in found if match), name)
 
 
 def tensor_columns(aval: Any) -> int | None:
