@@ -12,7 +12,7 @@ from typedpallas.diagnostics import Diagnostic
 from typedpallas.events import Context, MemoryUse
 from typedpallas.tracing import memory
 from typedpallas.tracing.check import Report
-from typedpallas.tracing.grid import index_maps, visits
+from typedpallas.tracing.grid import index_maps, maps
 from typedpallas.tracing.grid import values as grid_values
 from typedpallas.tracing.walk import KernelCall, Operand
 
@@ -137,14 +137,14 @@ def _panel(kernel: KernelCall, operand: Operand) -> Panel | None:
     if found is None or 0 in found.array or not found.array:
         return None
     at, known = grid_values.points(found.grid)
-    reached = visits.at_points(found, at)
+    reached = maps.at_points(found, at)
     columns = [np.broadcast_to(column, (len(at),)) for column in reached if column is not None]
     if len(columns) != len(reached):
         return None
     return _placed(operand, found, np.stack(columns, axis=1), known)
 
 
-def _placed(operand: Operand, found: visits.Map, where: Ints, known: bool) -> Panel:
+def _placed(operand: Operand, found: maps.Map, where: Ints, known: bool) -> Panel:
     """The last two dims of the array, in the part of it that the first step visits."""
     lead = where[:, :-2]
     same = (lead == lead[0]).all(axis=1)
