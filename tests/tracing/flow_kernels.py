@@ -19,6 +19,7 @@ ANYWHERE = pl.BlockSpec(memory_space=pl.ANY)
 ROWS = pl.BlockSpec((8, 128), lambda i: (i, 0))
 STAYS = pl.BlockSpec((8, 128), lambda i: (0, 0))
 VMEM, DMA, REGULAR = pltpu.VMEM((8, 128), F32), pltpu.SemaphoreType.DMA, pltpu.SemaphoreType.REGULAR
+PAGES = pltpu.VMEM((8, 8, 128), F32)
 ONE = jax.ShapeDtypeStruct((8, 128), F32)
 
 
@@ -388,17 +389,17 @@ def double_buffered_for_long(x, o, slots, done):
         o[...] += slots[slot]
 
 
-@kernel(args=(TABLE, X), in_specs=(pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE), scratch=(VMEM, DMA), grid=(1,))
-def as_often_as_the_data_say(table, x, o, stage, done):
+@kernel(args=(TABLE, X), in_specs=(pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE), scratch=(PAGES, DMA), grid=(1,))
+def as_often_as_the_data_say(table, x, o, pages, done):
     o[...] = jnp.zeros_like(o)
 
     @pl.loop(0, table[0])
     def _(i):
-        copied(x, i, stage, done).start()
+        copied(x, i, pages.at[i], done).start()
 
     @pl.loop(0, table[0])
     def _(i):
-        copied(x, i, stage, done).wait()
+        copied(x, i, pages.at[i], done).wait()
 
 
 @kernel(args=(TABLE, X), in_specs=(pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE), scratch=(VMEM, DMA))

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import Literal
 
+from typedpallas.dims import Size
 from typedpallas.events.context import RefFact
 from typedpallas.events.windows import Point
 from typedpallas.records import record
+
+
+@record(frozen=True, kw_only=True)
+class Given:
+    """A case in which something holds: an element's value, the way that a branch goes, or the turns of a loop."""
+
+    what: Literal["number", "branch", "turns"]
+    name: str
+    """The element as messages write it, or the line of the branch or loop; empty where unknown."""
+    value: int
+    certain: bool = True
+    """Whether every value that makes the kernel do what it does there is such a case."""
 
 
 @record(frozen=True, kw_only=True)
@@ -24,6 +37,8 @@ class SemaphoreLeft:
     """The grid step at which that copy was started."""
     sometimes: bool = False
     """Whether the copy is started under a condition on data."""
+    given: Given | None = None
+    """The case in which it is left; none if in every one."""
 
 
 @record(frozen=True, kw_only=True)
@@ -32,10 +47,12 @@ class SemaphoreStarved:
 
     semaphore: str
     counts: Literal["bytes", "signals"]
-    wanted: int
-    there: int
-    """What was started, or signalled, and not yet waited for: at most."""
+    wanted: Size | int | None
+    """None if unknown, and still more than what is there."""
+    there: Size | int | None
+    """What was started, or signalled, and not yet waited for: at most; none if unknown."""
     step: Point = ()
+    given: Given | None = None
 
 
 @record(frozen=True, kw_only=True)
@@ -56,6 +73,7 @@ class CopyInUse:
     other: str | None = None
     """Another copy under way on the semaphore, which may have ended the wait for this one; none where nothing has
     waited for this one."""
+    given: Given | None = None
 
 
 @record(frozen=True, kw_only=True)

@@ -1,6 +1,9 @@
 """How messages write grid steps and elements."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from typedpallas.events import Given
+from typedpallas.rules.base import Finding, Rule
 
 
 def shown(values: Sequence[int]) -> str:
@@ -13,6 +16,31 @@ def at_step(step: Sequence[int], otherwise: str = "") -> str:
     if step:
         return f" at grid step {shown(step)}"
     return f" at {otherwise}" if otherwise else ""
+
+
+def where(given: Given | None) -> str:
+    """The case in which something holds, before the words that say it: ``"where `n[0]` is 0, "``."""
+    if given is None:
+        return ""
+    at = f" of {given.name}" if given.name else ""
+    if given.what == "number":
+        return f"where `{given.name}` is {given.value}, "
+    if given.what == "turns":
+        return f"where the loop{at} makes {given.value} turn{'s' if given.value != 1 else ''}, "
+    way = {0: "does not hold", 1: "holds"}.get(given.value, f"is {given.value}")
+    return f"where the condition{at} {way}, "
+
+
+def verdict(rule: Rule, given: Given | None) -> Callable[..., Finding]:
+    """How a rule says it: as certain, or as what hangs on values that may never come."""
+    return rule.refuted if given is None or given.certain else rule.open
+
+
+def unless(given: Given | None) -> tuple[str, ...]:
+    """The note on what would make it right where that is not known."""
+    if given is None or given.certain:
+        return ()
+    return (f"only if that never comes is it right: {where(given).removeprefix('where ').removesuffix(', ')}",)
 
 
 USES = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import Context, CopyLeft, Event, SemaphoreLeft
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import at_step
+from typedpallas.rules._steps import at_step, unless, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -71,13 +71,14 @@ class CopyNotWaited(Rule):
         if event.counts != "bytes" or event.target is None:
             return
         amount = "some bytes" if event.left is None else f"{event.left} bytes"
-        when = "where the copy is started, " if event.sometimes else ""
-        yield self.refuted(
+        when = "where the copy is started, " if event.sometimes else where(event.given)
+        yield verdict(self, event.given)(
             target=event.target,
             expected=f"waits on `{event.semaphore}` for all that is started on it",
             found=f"{amount} that nothing waits for",
             witness=f"{when}`{event.semaphore}` still counts {amount} at the end, from the copy `{event.source}` -> "
             f"`{event.target}` started{at_step(event.step, 'this line')}",
+            notes=unless(event.given),
             help="call `wait()` on the copy, on every path and in every step that starts one",
         )
 

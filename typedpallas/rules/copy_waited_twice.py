@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import BarrierStarved, Context, Event, SemaphoreStarved
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import at_step
+from typedpallas.rules._steps import at_step, unless, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -64,13 +64,17 @@ class CopyWaitedTwice(Rule):
         assert isinstance(event, SemaphoreStarved)
         if event.counts != "bytes":
             return
-        yield self.refuted(
+        wanted = "a copy" if event.wanted is None else f"at least {event.wanted} bytes of copies"
+        there = "fewer bytes" if event.there is None else "none" if event.there == 0 else f"{event.there} bytes"
+        most = "fewer bytes" if event.there is None else f"at most {event.there} bytes"
+        yield verdict(self, event.given)(
             semaphore=event.semaphore,
-            expected=f"at least {event.wanted} bytes of copies started and not yet waited for",
-            found="none" if event.there == 0 else f"{event.there} bytes",
-            witness=f"`{event.semaphore}` gets at most {event.there} bytes, and the wait{at_step(event.step)} takes "
-            f"{event.wanted}",
-            help="wait once for each copy that was started",
+            expected=f"{wanted} started and not yet waited for",
+            found=there,
+            witness=f"{where(event.given)}`{event.semaphore}` gets {most}, and the wait{at_step(event.step)} takes "
+            f"{'those of a whole copy' if event.wanted is None else event.wanted}",
+            notes=unless(event.given),
+            help="wait once for each copy that was started" + (", and only where it was" if event.given else ""),
         )
 
     def _on_gpu(self, event: BarrierStarved) -> Finding:

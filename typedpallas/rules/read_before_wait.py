@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import Context, CopyInUse, Event, SharedInUse
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import USES, at_step
+from typedpallas.rules._steps import USES, at_step, unless, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -66,13 +66,14 @@ class ReadBeforeWait(Rule):
             return
         action = USES[event.how]
         began = at_step(event.started, "an earlier line")
-        yield self.refuted(
+        yield verdict(self, event.given)(
             buffer=event.buffer,
             direction="to" if event.side == "target" else "from",
             expected=f"a wait on `{event.semaphore}` first",
             found=f"{action}{at_step(event.step)}",
-            witness=f"the copy `{event.source}` -> `{event.target}` was started{began} and "
+            witness=f"{where(event.given)}the copy `{event.source}` -> `{event.target}` was started{began} and "
             f"is not waited for before {action}",
+            notes=unless(event.given),
             help=f"move the wait on `{event.semaphore}` before this line, or use another buffer",
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas.events import Context, Event, SemaphoreLeft
+from typedpallas.rules._steps import unless, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -53,10 +54,11 @@ class SemaphoreLeak(Rule):
         assert isinstance(event, SemaphoreLeft)
         if event.counts != "signals" or event.left is None:
             return
-        yield self.refuted(
+        yield verdict(self, event.given)(
             semaphore=event.semaphore,
             expected="as much waited for as signalled",
             found=f"{event.left} left",
-            witness=f"`{event.semaphore}` still counts at least {event.left} at the end",
+            witness=f"{where(event.given)}`{event.semaphore}` still counts at least {event.left} at the end",
+            notes=unless(event.given),
             help=f"wait on `{event.semaphore}` for all that is signalled",
         )

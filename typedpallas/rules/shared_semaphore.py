@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas.events import Context, CopyInUse, Event
-from typedpallas.rules._steps import USES, at_step
+from typedpallas.rules._steps import USES, at_step, unless, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -68,12 +68,13 @@ class SharedSemaphore(Rule):
         if event.other is None:
             return
         action = USES[event.how].replace(" it", f" `{event.buffer}`")
-        yield self.refuted(
+        yield verdict(self, event.given)(
             target=event.target,
             expected=f"waits for all that is under way on `{event.semaphore}` first, or a semaphore of its own",
             found=f"{action}{at_step(event.step)}",
-            witness=f"the copies `{event.source}` -> `{event.target}` and `{event.other}` both count on "
-            f"`{event.semaphore}`, which does not tell their bytes apart: the other may have ended, this one not",
+            witness=f"{where(event.given)}the copies `{event.source}` -> `{event.target}` and `{event.other}` both "
+            f"count on `{event.semaphore}`, which does not tell their bytes apart: the other may have ended, this one not",
+            notes=unless(event.given),
             help="give each copy under way its own semaphore, as `done.at[slot]`, or wait for all of them before any "
             "buffer is used",
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import BarrierStarved, Context, Event, SemaphoreStarved
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import at_step
+from typedpallas.rules._steps import at_step, unless, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -60,12 +60,13 @@ class WaitWithoutSignal(Rule):
         assert isinstance(event, SemaphoreStarved)
         if event.counts != "signals":
             return
-        yield self.refuted(
+        yield verdict(self, event.given)(
             semaphore=event.semaphore,
             expected=f"at least {event.wanted} signalled before it",
             found=f"{event.there}",
-            witness=f"`{event.semaphore}` gets at most {event.there}, and the wait{at_step(event.step)} takes "
-            f"{event.wanted}",
+            witness=f"{where(event.given)}`{event.semaphore}` gets at most {event.there}, and "
+            f"the wait{at_step(event.step)} takes {event.wanted}",
+            notes=unless(event.given),
             help=f"signal `{event.semaphore}` as often as it is waited for",
         )
 

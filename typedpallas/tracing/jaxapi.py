@@ -245,6 +245,17 @@ def place(eqn: Any) -> Place:
     return Place()
 
 
+def is_of_pipeline(eqn: Any) -> bool:
+    """Whether JAX's own `emit_pipeline` made the equation, not the body that it was given."""
+    for frame in eqn.source_info.traceback.frames if eqn.source_info.traceback is not None else ():
+        if frame.file_name.endswith(_PIPELINE):
+            return True
+        if is_user_file(frame.file_name):
+            return False
+    return False
+
+
+_PIPELINE = os.path.join("pallas", "mosaic", "pipeline.py")
 _SOURCE = re.compile(r" at (?P<file>.+):(?P<line>\d+)$")
 
 

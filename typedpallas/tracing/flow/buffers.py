@@ -29,7 +29,13 @@ def _scoped(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
         made.append(buffer)
     scope = {var: run.given(plan, frame, atom) for var, atom in zip(inner.constvars, eqn.invars, strict=True)}
     scope |= {var: Bound(buffer=buffer) for var, buffer in zip(inner.invars, made, strict=True)}
+    naming = run.naming
+    here = None if naming is None else naming.here
+    if naming is not None:
+        naming.here = naming.inside(id(eqn))
     run.walk(run.plans.of(inner), scope)
+    if naming is not None:
+        naming.here = here
     for buffer in made:
         release(run, buffer)
     return [read(scope, atom) for atom in inner.outvars]

@@ -15,25 +15,27 @@ def _call(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     inner = list(jaxapi.inner_jaxprs(eqn))
     if not inner or len(inner[0].invars) != len(eqn.invars) or len(inner[0].outvars) != len(eqn.outvars):
         return unknown(run, eqn, plan, frame)
-    return run.inner(inner[0], [run.given(plan, frame, atom) for atom in eqn.invars])
+    return run.inner(inner[0], [run.given(plan, frame, atom) for atom in eqn.invars], at=(id(eqn),))
 
 
 @handles("cond")
 def _cond(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     branches = eqn.params["branches"]
-    which = read(frame, eqn.invars[0]).number
+    index = read(frame, eqn.invars[0])
+    which = index.number
     arguments = [run.given(plan, frame, atom) for atom in eqn.invars[1:]]
     low, high = (0, len(branches) - 1) if which is None else which
     low, high = min(max(low, 0), len(branches) - 1), min(max(high, 0), len(branches) - 1)
     if low == high:
-        return run.inner(branches[low], arguments)
+        return run.inner(branches[low], arguments, at=(id(eqn), low))
+    run.ask(eqn, index.name)
     before, guards = run.state, run.guards
     after: State | None = None
     found: list[Bound] = []
-    for branch in branches[low : high + 1]:
+    for number in range(low, high + 1):
         run.state, run.guards = before.copy(), guards
         run.guards = run.guard()
-        results = run.inner(branch, arguments)
+        results = run.inner(branches[number], arguments, at=(id(eqn), number))
         found = results if after is None else [a.join(b) for a, b in zip(found, results, strict=True)]
         after = run.state if after is None else after.join(run.state)
     assert after is not None

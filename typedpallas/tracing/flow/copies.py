@@ -63,6 +63,7 @@ def _start(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     moved = Bound(cells=found, origin=origin)
     if eqn.params.get("add"):
         moved = added(moved, Bound(cells=regions.taken(run.state.cells[into.number], into.shape, box)))
+    run.written.add(into.number)
     if into.number in run.state.cells:
         put(run, into, box, moved)
     sem, element = _element(semaphore)

@@ -12,19 +12,15 @@ from typedpallas.tracing.flow import control as _control  # noqa: F401  enters i
 from typedpallas.tracing.flow import copies as flow_copies
 from typedpallas.tracing.flow import loops as flow_loops
 from typedpallas.tracing.flow import padding as flow_padding
+from typedpallas.tracing.flow import segments as flow_segments
 from typedpallas.tracing.flow.blocks import Blocks
 from typedpallas.tracing.flow.claims import Garbage
 from typedpallas.tracing.flow.memo import Memo
 from typedpallas.tracing.flow.numbers import Number, Stepped, exact
 from typedpallas.tracing.flow.run import Run
+from typedpallas.tracing.flow.segments import Segments
 from typedpallas.tracing.flow.state import Bound, Buffer, Ids
 from typedpallas.tracing.walk import KernelCall, Operand
-
-_EDGE = 4
-"""How many steps at either end of an axis are walked by themselves, where those between come in phases."""
-
-type Segments = Sequence[tuple[int, int]]
-"""The steps along one axis, in order: single ones, and runs of steps taken as one."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ class Grid:
             if buffer.role == "semaphore" and operand.role != "scratch":
                 self.run.state.counts.pop(buffer.number)
             if operand.role == "out" and operand.mapping is not None and buffer.role == "out":
-                windows.append(Window(buffer, operand, self._axes(operand), code))
+                windows.append(Window(buffer, operand, self.axes(operand), code))
             if flow_padding.is_partial(operand):
                 partial.append((buffer, operand))
                 self.run.padded[buffer.number] = flow_padding.kind(operand, self.fresh)
@@ -120,7 +116,8 @@ class Grid:
         aliased = any(out == number for _, out in self.kernel.aliases)
         return cells.UNWRITTEN if known and not aliased else cells.MAYBE
 
-    def _axes(self, operand: Operand) -> frozenset[int]:
+    def axes(self, operand: Operand) -> frozenset[int]:
+        """The grid axes that an operand's window depends on."""
         if operand.space is not None and not operand.space.windowed:
             return frozenset()
         jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
@@ -165,7 +162,7 @@ class Grid:
 
     def _step(self, ids: Ids) -> None:
         run = self.run
-        before = _before(ids, self._ticked, self.segments) if self._ticked is not None else None
+        before = flow_segments.before(ids, self._ticked, self.segments) if self._ticked is not None else None
         for window in self.windows:
             self._arrive(window, ids, before)
         for buffer, operand in self.partial:
@@ -177,7 +174,12 @@ class Grid:
         run.ids = tuple(number for axis, number in enumerate(ids) if axis not in self.hidden)
         run.extents = tuple(extent for axis, extent in enumerate(self.extents) if axis not in self.hidden)
         self._ticked = None
-        self._memo.walk(run, self.kernel.jaxpr, dict(self.frame))
+        if run.naming is None:
+            self._memo.walk(run, self.kernel.jaxpr, dict(self.frame))
+        else:
+            steps = tuple(map(exact, ids))
+            run.naming.here = None if None in steps else steps
+            run.walk(run.plans.of(self.kernel.jaxpr), dict(self.frame))
         for window in self.windows:
             if self.fresh and not self._is_shared(window):
                 self._finish(window, ids)
@@ -261,32 +263,3 @@ class Grid:
             if dim != "squeezed":
                 found.append(left)
         return found
-
-
-def _before(ids: Ids, ticked: int, segments: Sequence[Segments]) -> Ids:
-    """The step before, when axis ``ticked`` has just moved on and those behind it start again."""
-    found: list[Number] = list(ids)
-    number = ids[ticked]
-    assert number is not None
-    found[ticked] = (number[0] - 1, number[1] - 1)
-    for axis in range(ticked + 1, len(ids)):
-        found[axis] = (segments[axis][-1][1],) * 2
-    return tuple(found)
-
-
-def every(extent: int, first: int = 0) -> Segments:
-    """Each step of an axis by itself."""
-    return [(i, i) for i in range(first, extent)]
-
-
-def kinds(extent: int, first: int = 0, phases: int = 1, compared: Sequence[int] = ()) -> Segments:
-    """The first step of an axis, those between, and the last; more at either end where those between have phases.
-
-    Steps around the numbers that the kernel compares with, ``compared``, are walked by themselves too.
-    """
-    edge = 1 if phases == 1 else _EDGE
-    length = extent - first
-    if length <= 2 * edge + phases:
-        return every(extent, first)
-    alone = flow_loops.alone(length, edge, [number - first for number in compared])
-    return [(first + low, first + high) for low, high in flow_loops.runs(length, alone, phases)]

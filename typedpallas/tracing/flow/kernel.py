@@ -8,13 +8,16 @@ from typing import Any
 
 from typedpallas.chips import TpuTarget
 from typedpallas.diagnostics import Place
-from typedpallas.events import Context, CopyInUse, GarbageResult, SemaphoreLeft, SemaphoreStarved
+from typedpallas.events import Context, GarbageResult
 from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow import cases as flow_cases
 from typedpallas.tracing.flow import padding as flow_padding
+from typedpallas.tracing.flow import said as flow_said
 from typedpallas.tracing.flow.claims import Claim, Early, Garbage, Hang, Left
-from typedpallas.tracing.flow.grid import Grid, Segments, every, kinds
+from typedpallas.tracing.flow.grid import Grid
+from typedpallas.tracing.flow.names import Naming
 from typedpallas.tracing.flow.run import NotFollowed, Run
-from typedpallas.tracing.flow.state import MANY, Flight, Ids
+from typedpallas.tracing.flow.segments import Segments, every, kinds
 from typedpallas.tracing.grid import index_maps
 from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.grid import visits as grid_visits
@@ -28,16 +31,23 @@ _MOST_STEPS = 256
 _TRIES = ((True, 64, 12_000), (False, 16, 12_000), (False, 2, 20_000))
 """Whether each step is walked, turns of loops that are walked one by one, and equations to visit: from exact to
 coarse, until one is within its budget."""
+_IN_CASES = 2000
+"""Equations that a walk may visit to be made again step by step for each case."""
 _PHASES_COST = 4
 """How many times as many equations a walk in phases may visit as one that takes all turns alike."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The certain claims of a walk, and the outputs of which something may be meant."""
+    """The certain claims of a walk, and the outputs of which something may be meant.
+
+    ``how``: the walk, to be made again: whether each step is walked, turns that are, equations, whether in phases.
+    """
 
     claims: Sequence[Claim] = ()
     meant: frozenset[int] = field(default_factory=frozenset)
+    grid: Grid | None = None
+    how: tuple[bool, int, int, bool] = (True, 0, 0, False)
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
@@ -50,11 +60,33 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     tables = _tables(kernel)
     found = _walked(kernel, extents, [0] * len(extents), tables)
     yield from _located(kernel, found, None)
+    yield from _in_cases(kernel, extents, tables, found)
     if found.claims or not isinstance(context.target, TpuTarget) or context.target.cores < 2:
         return
     for axis in _split(kernel, extents):
         first = [(extent + 1) // 2 if k == axis else 0 for k, extent in enumerate(extents)]
         yield from _located(kernel, _walked(kernel, extents, first, tables), axis)
+
+
+def _in_cases(kernel: KernelCall, extents: Sequence[int], tables: Sequence[Any], found: _Found) -> Iterator[Located]:
+    """What is certain where control hangs on data, in some case that the kernel tells apart."""
+    if found.grid is None or kernel.backend != "mosaic_tpu":
+        return
+    exactly, unroll, budget, phased = found.how
+    if found.grid.run.spent > _IN_CASES:
+        exactly, phased = False, False
+
+    def follow(naming: Naming) -> Grid:
+        run = Run(unroll, budget, phased=phased, naming=naming)
+        return _followed(kernel, extents, [0] * len(extents), run, exactly, tables)
+
+    said = list(flow_cases.found(found.grid, follow))
+    claims = [case.claim for case in said]
+    for case in said:
+        if not _follows(case.claim, claims):
+            assert not isinstance(case.claim, Garbage)
+            event = flow_said.event(case.claim, case.given)
+            yield Located(event, _place(kernel, case.claim.eqn), kernel.name)
 
 
 def _tables(kernel: KernelCall) -> Sequence[Any]:
@@ -80,17 +112,20 @@ def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], ta
     for exactly, unroll, budget in _TRIES:
         if exactly and steps > _MOST_STEPS:
             continue
+        phased = exactly
         try:
-            grid = _followed(kernel, extents, first, Run(unroll, budget, phased=exactly), exactly, tables)
-            spent, period = budget - grid.run.budget, grid.run.plans.period(kernel.jaxpr)
+            grid = _followed(kernel, extents, first, Run(unroll, budget, phased=phased), exactly, tables)
+            spent, period = grid.run.spent, grid.run.plans.period(kernel.jaxpr)
             if not exactly and period > 1 and spent * _PHASES_COST <= budget:
                 with suppress(NotFollowed):
                     grid = _followed(kernel, extents, first, Run(unroll, budget, phased=True), exactly, tables)
+                    phased = True
         except NotFollowed as stopped:
             if str(stopped) == "too long":
                 continue
             return _Found()
-        return _Found(tuple(grid.run.claims), frozenset(grid.meant))
+        how = exactly, unroll, budget, phased
+        return _Found(tuple(grid.run.claims), frozenset(grid.meant), grid, how)
     return _Found()
 
 
@@ -127,7 +162,7 @@ def _located(kernel: KernelCall, found: _Found, split: int | None) -> Iterator[L
         if isinstance(claim, Garbage):
             yield from _garbage(kernel, claim, found, split)
         else:
-            yield Located(_event(claim), _place(kernel, claim.eqn), kernel.name)
+            yield Located(flow_said.event(claim, None), _place(kernel, claim.eqn), kernel.name)
 
 
 def _follows(claim: Claim, claims: Sequence[Claim]) -> bool:
@@ -179,11 +214,11 @@ def _garbage(kernel: KernelCall, claim: Garbage, found: _Found, split: int | Non
         output=claim.output.name,
         buffer=None if origin is None else origin.buffer.name,
         role="output" if origin is None or origin.buffer.role == "out" else "scratch",
-        step=() if origin is None else point(origin.ids),
+        step=() if origin is None else flow_said.point(origin.ids),
         element=None if origin is None else origin.element,
-        block=point(claim.block),
+        block=flow_said.point(claim.block),
         result_element=claim.element,
-        last_step=point(claim.ids),
+        last_step=flow_said.point(claim.ids),
         everything=everything,
         whole_result=whole,
         split_axis=split,
@@ -197,12 +232,6 @@ def _place(kernel: KernelCall, eqn: Any) -> Place:
     """An equation's line; the call's where no person wrote it."""
     place = kernel.place if eqn is None else jaxapi.place(eqn)
     return place if place.file else kernel.place
-
-
-def _event(claim: Left | Hang | Early) -> SemaphoreLeft | SemaphoreStarved | CopyInUse:
-    if isinstance(claim, Left):
-        return _left(claim)
-    return _hang(claim) if isinstance(claim, Hang) else _early(claim)
 
 
 def _stays(kernel: KernelCall, claim: Garbage) -> tuple[int, ...]:
@@ -230,66 +259,3 @@ def index_visits(kernel: KernelCall, position: int) -> Any:
         return None
     visits = grid_visits.follow(found, grid.parallel, grid.sequential)
     return visits if visits is not None and visits.complete else None
-
-
-def point(ids: Ids) -> tuple[int, ...]:
-    """A step as a witness: of a run of steps, the first."""
-    return tuple(0 if number is None else number[0] for number in ids)
-
-
-def _name(flight_or_semaphore: Any, element: int | None, shape: Sequence[int]) -> str:
-    if element is None or not shape:
-        return str(flight_or_semaphore)
-    index = []
-    for extent in reversed(shape):
-        index.append(element % extent)
-        element //= extent
-    return f"{flight_or_semaphore}[{', '.join(map(str, reversed(index)))}]"
-
-
-def _left(claim: Left) -> SemaphoreLeft:
-    start = claim.start
-    return SemaphoreLeft(
-        semaphore=_name(claim.semaphore.name, claim.element, claim.semaphore.shape),
-        counts="bytes" if claim.semaphore.bits else "signals",
-        left=_amount(claim.count, claim.semaphore.bits),
-        source=None if start is None else start.source[0].name,
-        target=None if start is None else start.target[0].name,
-        step=() if start is None else point(start.ids),
-        sometimes=claim.sometimes,
-    )
-
-
-def _amount(count: int, bits: int) -> int | None:
-    if count >= MANY:
-        return None
-    return count // 8 if bits else count
-
-
-def _hang(claim: Hang) -> SemaphoreStarved:
-    return SemaphoreStarved(
-        semaphore=_name(claim.semaphore.name, claim.element, claim.semaphore.shape),
-        counts="bytes" if claim.semaphore.bits else "signals",
-        wanted=_amount(claim.wanted, claim.semaphore.bits) or 0,
-        there=_amount(claim.there, claim.semaphore.bits) or 0,
-        step=point(claim.ids),
-    )
-
-
-def _early(claim: Early) -> CopyInUse:
-    return CopyInUse(
-        how=claim.how,
-        buffer=claim.buffer.name,
-        side=claim.side,
-        source=claim.flight.source[0].name,
-        target=claim.flight.target[0].name,
-        semaphore=_semaphore(claim.flight),
-        started=point(claim.flight.ids),
-        step=point(claim.ids),
-        other=None if claim.other is None else f"{claim.other.source[0].name} -> {claim.other.target[0].name}",
-    )
-
-
-def _semaphore(flight: Flight) -> str:
-    sem, element = flight.semaphore
-    return _name(sem.name, element, sem.shape)

@@ -34,7 +34,8 @@ def _scan(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
 
     def turn(number: Number, carry: list[Bound]) -> list[Bound]:
         at = _turn_of(eqn, number)
-        results = run.inner(body, [*fixed, *carry, *(flow_stacks.part(bound, at) for bound in sliced)])
+        place = None if exact(number) is None else (id(eqn), exact(number))
+        results = run.inner(body, [*fixed, *carry, *(flow_stacks.part(bound, at) for bound in sliced)], place)
         for stack, made in zip(stacks, results[carried:], strict=True):
             stack.put(made, at)
         return results[:carried]
@@ -79,7 +80,7 @@ def _turns(run: Run, body: Any, length: int, carry: list[Bound], turn: Turn, str
         single = alone(length, 1 if every == 1 else _EDGE, run.plans.compared(body) if run.phased else ())
     for low, high in runs(length, single, every):
         if low == high:
-            known = [_at(bound, stride, (low, low)) for bound, stride in zip(start, strides, strict=True)]
+            known = [_at(run, bound, stride, (low, low)) for bound, stride in zip(start, strides, strict=True)]
             carry = turn((low, low), _fixed(carry, known))
         else:
             carry = _between(
@@ -122,7 +123,9 @@ def _between(
     strides: Sequence[int | None],
 ) -> list[Bound]:
     """Turns of a period, each for all that are like it."""
-    known = [[_at(bound, stride, number) for bound, stride in zip(start, strides, strict=True)] for number in numbers]
+    known = [
+        [_at(run, bound, stride, number) for bound, stride in zip(start, strides, strict=True)] for number in numbers
+    ]
 
     def group(given: list[Bound]) -> list[Bound]:
         for number, settled in zip(numbers, known, strict=True):
@@ -132,11 +135,11 @@ def _between(
     return settle(run, _fixed(carry, known[0]), known[0], group)
 
 
-def _at(start: Bound, stride: int | None, turns: Number) -> Bound | None:
+def _at(run: Run, start: Bound, stride: int | None, turns: Number) -> Bound | None:
     """A number that grows by a constant, at some turns; none where it does not."""
     if stride is None or turns is None or start.number is None or cells.worst(start.cells):
         return None
-    return Bound(numbers.linear(start.number, stride, turns))
+    return Bound(numbers.linear(start.number, stride, turns), name=run.step if stride else start.name)
 
 
 def _fixed(carry: Sequence[Bound], known: Sequence[Bound | None]) -> list[Bound]:
@@ -183,21 +186,43 @@ def _while(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     tests, bodies = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     asked, fixed, carry = arguments[:tests], arguments[tests : tests + bodies], arguments[tests + bodies :]
 
-    def goes_on(carry: Sequence[Bound]) -> Number:
-        return run.inner(eqn.params["cond_jaxpr"], [*asked, *carry])[0].number
+    def goes_on(carry: Sequence[Bound], turn: int | None) -> Bound:
+        at = None if turn is None else (id(eqn), turn, "asked")
+        return run.inner(eqn.params["cond_jaxpr"], [*asked, *carry], at)[0]
 
-    for _ in range(run.unroll):
-        said = exact(goes_on(carry))
+    def again(carry: Sequence[Bound], turn: int | None) -> list[Bound]:
+        return run.inner(eqn.params["body_jaxpr"], [*fixed, *carry], None if turn is None else (id(eqn), turn))
+
+    strides = _strides(jaxapi.open_jaxpr(eqn.params["body_jaxpr"]), bodies, len(carry))
+    for turn in range(run.unroll):
+        test = goes_on(carry, turn)
+        said = _more(run, eqn, turn) if exact(test.number) is None else exact(test.number)
         if said is None:
+            run.ask(eqn, test.name, turn)
             break
         if not said:
             return carry
-        carry = run.inner(eqn.params["body_jaxpr"], [*fixed, *carry])
-    return _perhaps_again(run, carry, goes_on, lambda given: run.inner(eqn.params["body_jaxpr"], [*fixed, *given]))
+        carry = again(_counted(run, carry, strides), turn)
+    return _perhaps_again(run, carry, lambda given: goes_on(given, None), lambda given: again(given, None))
+
+
+def _counted(run: Run, carry: list[Bound], strides: Sequence[int | None]) -> list[Bound]:
+    """What a turn is given: numbers that each turn changes are named so."""
+    if run.naming is None:
+        return carry
+    pairs = zip(carry, strides, strict=True)
+    return [replace(b, name=run.step) if exact(b.number) is not None and by != 0 else b for b, by in pairs]
+
+
+def _more(run: Run, eqn: Any, turn: int) -> bool | None:
+    """Whether a loop is taken to make more turns."""
+    naming = run.naming
+    turns = None if naming is None else naming.turns.get((id(eqn), naming.here))
+    return None if turns is None else turn < turns
 
 
 def _perhaps_again(
-    run: Run, carry: list[Bound], goes_on: Callable[[list[Bound]], Number], body: Callable[[list[Bound]], list[Bound]]
+    run: Run, carry: list[Bound], goes_on: Callable[[list[Bound]], Bound], body: Callable[[list[Bound]], list[Bound]]
 ) -> list[Bound]:
     """Turns of unknown number, perhaps none."""
     guards = run.guards

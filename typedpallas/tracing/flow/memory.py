@@ -10,6 +10,7 @@ from typedpallas.tracing.flow import cells, regions
 from typedpallas.tracing.flow import garbage as flow_garbage
 from typedpallas.tracing.flow.cells import Cells
 from typedpallas.tracing.flow.flights import early
+from typedpallas.tracing.flow.names import Leaf
 from typedpallas.tracing.flow.numbers import Number, exact
 from typedpallas.tracing.flow.plan import Plan
 from typedpallas.tracing.flow.regions import Region
@@ -36,6 +37,7 @@ def unknown(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
 def forget(run: Run, buffer: Buffer) -> None:
     """Anything may have happened to a buffer or a semaphore."""
     run.tables.pop(buffer.number, None)
+    run.written.add(buffer.number)
     if buffer.number in run.state.cells:
         run.state.cells[buffer.number] = cells.MAYBE
     if buffer.number in run.state.counts:
@@ -81,6 +83,8 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
         loaded = _masked(loaded, read(frame, other) if other is not None else None, span, eqn.outvars[0].aval.shape)
     if value is None:
         entry = _entry(run, buffer, region) if mask is None else None
+        if run.naming is not None and mask is None and exact(entry) is None and eqn.outvars[0].aval.shape == ():
+            return [_named(run, eqn, buffer, region, replace(loaded, number=entry))]
         return [loaded if entry is None else replace(loaded, number=entry)]
     stored = read(frame, value)
     if adds:
@@ -100,6 +104,24 @@ def _entry(run: Run, buffer: Buffer, region: Region | None) -> Number:
         return None
     part = table[tuple(slice(start[0], start[1] + 1) for start in starts if start is not None)]
     return (int(part.min()), int(part.max())) if part.size else None
+
+
+def _named(run: Run, eqn: Any, buffer: Buffer, region: Region | None, loaded: Bound) -> Bound:
+    """A scalar with its name: of an input that nothing writes, that of the element."""
+    naming = run.naming
+    assert naming is not None
+    starts = () if region is None else tuple(exact(side.start) for side in region.sides)
+    if buffer.role != "in" or buffer.number in naming.written or region is None:
+        return loaded
+    steps = tuple(map(exact, run.ids)) if buffer.number in naming.moving else ()
+    var = eqn.outvars[0]
+    if None in starts or None in steps:
+        name = naming.leaf(var)
+    else:
+        label = f"{buffer.name}[{', '.join(map(str, starts))}]" if starts else f"{buffer.name}[...]"
+        name = Leaf((buffer.number, starts, steps), var.aval.dtype.kind, label)
+    number, called = naming.settled(loaded.number, name)
+    return replace(loaded, number=number, name=called)
 
 
 def _loaded(run: Run, eqn: Any, buffer: Buffer, region: Region | None, masked: bool) -> Bound:
@@ -178,6 +200,7 @@ def put(
 ) -> None:
     """A value goes to a region, or, where that is masked, perhaps does not."""
     run.tables.pop(buffer.number, None)
+    run.written.add(buffer.number)
     held = run.state.cells[buffer.number]
     found, (is_masked, span) = cells.computed(value.cells), masked
     clip = (

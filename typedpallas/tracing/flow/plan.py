@@ -22,6 +22,7 @@ _LONGEST = 12
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _MOST_COMPARED = 4
 _STATEFUL = frozenset({"get_barrier_semaphore"})
+_COUNTS = frozenset({"dma_start", "dma_wait", "semaphore_signal", "semaphore_wait"})
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Plans:
     def __init__(self) -> None:
         self._known: dict[int, Plan] = {}
         self._refs: dict[int, bool] = {}
+        self._counts: dict[int, bool] = {}
         self._periods: dict[int, int] = {}
         self._compared: dict[int, tuple[int, ...]] = {}
         self._operands: dict[int, Any] = {}
@@ -89,6 +91,14 @@ class Plans:
         if key not in self._refs:
             self._refs[key] = any(self._kind(eqn)[1] for eqn in jaxpr.eqns)
         return self._refs[key]
+
+    def counts(self, eqn: Any) -> bool:
+        """Whether anything in the jaxprs of an equation counts on semaphores."""
+        key = id(eqn)
+        if key not in self._counts:
+            inside = [part for inner in jaxapi.inner_jaxprs(eqn) for part in jaxapi.open_jaxpr(inner).eqns]
+            self._counts[key] = any(part.primitive.name in _COUNTS or self.counts(part) for part in inside)
+        return self._counts[key]
 
     def operands(self, eqn: Any) -> Any:
         """The operands of an equation as its tree of them has them, made once; those of a plain access without it."""

@@ -1,5 +1,6 @@
 """Walk a kernel's body: what each load gets, what each store leaves, which copies are under way."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typedpallas.tracing.flow import garbage as flow_garbage
 from typedpallas.tracing.flow import masks as flow_masks
 from typedpallas.tracing.flow.claims import Claim
 from typedpallas.tracing.flow.masks import Facts, Kind, Later, Scope
+from typedpallas.tracing.flow.names import STEP, Name, Naming
 from typedpallas.tracing.flow.numbers import Number
 from typedpallas.tracing.flow.plan import Plan, Plans, Step
 from typedpallas.tracing.flow.regions import Region
@@ -40,6 +42,19 @@ class NotFollowed(Exception):
     """The kernel does something that this walk has no model of, or is too long to walk."""
 
 
+@dataclass(frozen=True)
+class Question:
+    """A branch or a loop that starts copies or waits for them, and hangs on a number that is not known.
+
+    ``place``: the equation and where it is. ``turn``: before which turn of a loop nothing is known any more.
+    """
+
+    eqn: Any = field(compare=False)
+    place: tuple[int, tuple[Any, ...]]
+    name: Name | None
+    turn: int | None = None
+
+
 @dataclass
 class Run:
     """A walk in progress. ``unroll``: loops of at most so many turns are walked turn by turn."""
@@ -68,7 +83,17 @@ class Run:
     """Inputs of a GPU's program whose windows end where their arrays end: a load may go on behind that."""
     tables: dict[int, Any] = field(default_factory=dict)
     """Scalars fetched ahead whose contents are known, as arrays of int64, by the numbers of their buffers."""
+    written: set[int] = field(default_factory=set)
+    """Buffers that something is stored to."""
+    undecided: bool = False
+    """Whether a branch or a loop that starts copies or waits for them hangs on what is not known."""
+    naming: Naming | None = None
+    """Gives unknown numbers names, and takes some of them to be known; none where nothing asks."""
+    questions: dict[Question, None] = field(default_factory=dict)
+    """What is undecided, in order, where names are given."""
     tokens: int = 0
+    spent: int = 0
+    """Equations that were visited."""
 
     def buffer(self, key: Any, make: Callable[[int], Buffer]) -> Buffer:
         """The buffer that a variable stands for; the same each time that it is made."""
@@ -81,14 +106,32 @@ class Run:
         self.tokens += 1
         return self.guards | {self.tokens}
 
-    def inner(self, jaxpr: Any, arguments: Sequence[Bound]) -> list[Bound]:
-        """Walk a jaxpr whose inputs are these."""
+    def ask(self, eqn: Any, name: Name | None, turn: int | None = None) -> None:
+        """Something is undecided."""
+        if not self.plans.counts(eqn) or jaxapi.is_of_pipeline(eqn):
+            return
+        self.undecided = True
+        if self.naming is not None and self.naming.here is not None:
+            self.questions[Question(eqn, (id(eqn), self.naming.here), name, turn)] = None
+
+    @property
+    def step(self) -> Name | None:
+        """The name of a number that is another one at other steps or turns."""
+        return None if self.naming is None else STEP
+
+    def inner(self, jaxpr: Any, arguments: Sequence[Bound], at: tuple[Any, ...] | None = None) -> list[Bound]:
+        """Walk a jaxpr whose inputs are these. ``at``: where that is, from here; none where in several turns."""
         opened = jaxapi.open_jaxpr(jaxpr)
         if len(opened.invars) != len(arguments):
             raise NotFollowed(f"{len(arguments)} operands for {len(opened.invars)}")
         frame = {var: bound for var, bound in zip(opened.invars, arguments, strict=True) if bound is not PLAIN}
         plan = self.plans.of(opened)
-        self.walk(plan, frame)
+        if self.naming is None:
+            self.walk(plan, frame)
+        else:
+            here, self.naming.here = self.naming.here, None if at is None else self.naming.inside(*at)
+            self.walk(plan, frame)
+            self.naming.here = here
         return [self.given(plan, frame, atom) for atom in opened.outvars]
 
     def given(self, plan: Plan, frame: Frame, atom: Any) -> Bound:
@@ -105,6 +148,7 @@ class Run:
 
     def walk(self, plan: Plan, frame: Frame) -> None:
         """Walk every equation of a jaxpr."""
+        visited = 0
         for step in plan.steps:
             eqn = step.eqn
             if step.kind == "number":
@@ -115,8 +159,8 @@ class Run:
                 continue
             elif step.refs or step.counts or self._is_tainted(step, frame):
                 self._enter(step, plan, frame)
-            self.budget -= 1
-        self.spend(0)
+            visited += 1
+        self.spend(visited)
 
     def spend(self, equations: int) -> None:
         """So many equations were visited.
@@ -125,6 +169,7 @@ class Run:
             NotFollowed: that were too many.
         """
         self.budget -= equations
+        self.spent += equations
         if self.budget < 0:
             raise NotFollowed("too long")
 
@@ -140,14 +185,42 @@ class Run:
     def _number(self, eqn: Any, plan: Plan, frame: Frame) -> Bound:
         name = eqn.primitive.name
         if name in ("program_id", "num_programs"):
-            return Bound(self._of_grid(name, eqn.params["axis"]))
+            return Bound(self._of_grid(name, eqn.params["axis"]), name=self.step if name == "program_id" else None)
         bounds = [read(frame, atom) for atom in eqn.invars]
         found = numbers.result(eqn, [bound.number for bound in bounds])
         if name == "not":
             found = numbers.negated(eqn, bounds[0].number)
+        if self.naming is not None:
+            is_data = functools.partial(self._is_data, plan, frame)
+            found, called = self.naming.result(eqn, [(b.number, b.name) for b in bounds], found, is_data)
+            if called is not None and not any(cells.worst(bound.cells) for bound in bounds):
+                return Bound(found, name=called)
         if not any(cells.worst(bound.cells) for bound in bounds):
             return Bound(found)
         return self._mixed(eqn, (plan, frame), bounds, found)
+
+    def _is_data(self, plan: Plan, frame: Frame, var: Any) -> bool:
+        """Whether a variable hangs on what the kernel is given, and on nothing that it writes itself."""
+        naming = self.naming
+        assert naming is not None
+        found, todo, seen = False, [var], set()
+        while todo:
+            atom = todo.pop()
+            bound = read(frame, atom)
+            if jaxapi.is_literal(atom) or atom in seen or numbers.exact(bound.number) is not None:
+                continue
+            seen.add(atom)
+            if bound.buffer is not None:
+                if bound.buffer.role != "in" or bound.buffer.number in naming.written:
+                    return False
+                found = True
+            elif bound.name is not None:
+                found = True
+            elif (atom is not var and numbers.is_number(atom)) or not _only_computes(plan.made.get(atom)):
+                return False
+            else:
+                todo.extend(plan.made[atom].invars)
+        return found
 
     def _of_grid(self, name: str, axis: int) -> Number:
         if axis >= len(self.ids):
@@ -184,6 +257,11 @@ class Run:
         if origin.mixed is None and eqn.primitive.name in flow_garbage.MIXES and origin.buffer.number in self.padded:
             return replace(origin, mixed=eqn)
         return origin
+
+
+def _only_computes(eqn: Any) -> bool:
+    """Whether an equation does nothing but compute, and load."""
+    return eqn is not None and all(type(effect).__name__ == "ReadEffect" for effect in eqn.effects)
 
 
 def read(frame: Frame, atom: Any) -> Bound:

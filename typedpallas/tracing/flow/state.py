@@ -7,6 +7,7 @@ from typing import Any, Literal
 from typedpallas.tracing.flow import cells
 from typedpallas.tracing.flow.cells import Cells
 from typedpallas.tracing.flow.masks import Later
+from typedpallas.tracing.flow.names import Name
 from typedpallas.tracing.flow.numbers import Number, hull
 from typedpallas.tracing.flow.regions import Region
 
@@ -119,6 +120,8 @@ class Bound:
     buffer: Buffer | None = None
     known: Later | None = None
     """Reads the elements of an array of whole numbers or truth values, where they follow from program ids."""
+    name: Name | None = None
+    """Of a number that is not known, where names are given."""
 
     def join(self, other: "Bound") -> "Bound":
         """Either of two."""
@@ -126,13 +129,15 @@ class Bound:
             return self if self.known is other.known else replace(self, known=None)
         held = cells.join(self.cells, other.cells) if _fit(self.cells, other.cells) else cells.MAYBE
         buffer = self.buffer if self.buffer == other.buffer else None
-        return Bound(hull(self.number, other.number), held, self.origin or other.origin, buffer)
+        name = self.name if self.name == other.name else None
+        return Bound(hull(self.number, other.number), held, self.origin or other.origin, buffer, name=name)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Bound)
             and self.number == other.number
             and self.buffer == other.buffer
+            and self.name == other.name
             and cells.equal(self.cells, other.cells)
         )
 

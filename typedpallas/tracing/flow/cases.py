@@ -1,0 +1,266 @@
+"""What is certain of copies where control hangs on data: a walk for each case that the kernel itself tells apart.
+
+A number that hangs on data is taken to be this and that; whatever else has its name is the same then. A kernel that
+goes wrong wherever a branch is taken, or wherever a loop makes turns, is wrong: nobody writes a condition that never
+holds. That it fails at one step is not enough, for a condition may be meant for the others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from typedpallas.events import Given
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow.claims import Claim, Early, Garbage, Hang, Left
+from typedpallas.tracing.flow.grid import Grid
+from typedpallas.tracing.flow.names import Leaf, Made, Name, Naming, constants, leaves, value
+from typedpallas.tracing.flow.numbers import exact
+from typedpallas.tracing.flow.run import NotFollowed, Question
+
+_MOST_EQUATIONS = 10_000
+"""Equations to visit in all cases together."""
+_MOST_FOR_SOME = 4_000
+"""If more were visited for what holds in all cases, it is not asked what holds in some."""
+_MOST_PLACES = 5
+"""Steps or turns at which one branch is asked about: the first two, one between, the last two."""
+_LARGE = 1 << 24
+"""Constants of a kernel beyond this are no counts."""
+_TURNS = (1, 2, 3, 9)
+_TRIED = (0, 1, 2, 3, 4, 8, 9, -1)
+_BUCKETS = (0, 1, 2, 3, 8)
+"""Numbers of turns that are told apart; more than the last are alike."""
+
+type Follow = Callable[[Naming], Grid]
+type _Root = Name | tuple[int, tuple[Any, ...]]
+"""An unknown number, or the place of a loop."""
+type _Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A claim, and in which case it holds."""
+
+    claim: Claim
+    given: Given
+
+
+@dataclass
+class _Case:
+    """An unknown number is ``value``, or a loop makes so many turns.
+
+    ``answers``: by branch the way that it goes, by loop how many turns it makes or whether any.
+    """
+
+    root: _Root
+    value: int
+    answers: Mapping[Question, int]
+    said: Mapping[_Key, Claim] | None = None
+    """The certain claims there; none where it was not walked yet."""
+
+
+class _TooMany(Exception):
+    """There are more cases than can be walked."""
+
+
+def found(grid: Grid, follow: Follow) -> Iterator[Found]:
+    """The claims that hold in some case. ``grid`` was walked; ``follow`` walks it again with names."""
+    run = grid.run
+    if not run.undecided or any(not isinstance(claim, Garbage) for claim in run.claims):
+        return
+    written = frozenset(
+        run.written | set(_numbers(grid, lambda k: any(k == pair[0] for pair in grid.kernel.aliases)))
+    )
+    naming = Naming(written, frozenset(_numbers(grid, lambda k: _moves(grid, k))))
+    try:
+        yield from _Cases(follow, naming, tuple(follow(naming).run.questions)).judged()
+    except (NotFollowed, _TooMany):
+        return
+
+
+def _moves(grid: Grid, position: int) -> bool:
+    """Whether an operand is an input whose window goes over the grid."""
+    operand = grid.kernel.operands[position]
+    return operand.role == "in" and operand.mapping is not None and bool(grid.axes(operand))
+
+
+def _numbers(grid: Grid, which: Callable[[int], bool]) -> Iterator[int]:
+    """The buffers of operands at some positions."""
+    for position, var in enumerate(grid.kernel.jaxpr.invars):
+        if which(position) and var in grid.run.buffers:
+            yield grid.run.buffers[var].number
+
+
+class _Cases:
+    """The cases of one kernel, each walked once and only where it is asked for."""
+
+    def __init__(self, follow: Follow, naming: Naming, questions: Sequence[Question]) -> None:
+        self._follow, self._naming, self._questions = follow, naming, questions
+        self._known: dict[_Root, list[_Case]] = {}
+        self._spent = 0
+
+    def judged(self) -> Iterator[Found]:
+        """The claims that hold wherever a branch goes one way, or a loop makes turns; else those in some cases."""
+        eqns = {id(question.eqn): question.eqn for question in self._questions}.values()
+        for certain in (True, False):
+            if not certain and self._spent > _MOST_FOR_SOME:
+                return
+            seen: set[_Key] = set()
+            for eqn in eqns:
+                for key, found in self._of(eqn, certain):
+                    if key not in seen:
+                        seen.add(key)
+                        yield found
+                if seen:
+                    return
+
+    def _of(self, eqn: Any, certain: bool) -> Iterator[tuple[_Key, Found]]:
+        places = {_root_and_name(q): q for q in self._questions if q.eqn is eqn}
+        steps = any(isinstance(q.name, Made) and q.name.steps for q in places.values())
+        if None in places or (steps and (len(places) < 2 or not certain)):
+            return
+        asked = list(places.values())
+        if len(asked) > _MOST_PLACES:
+            asked = [*asked[:2], asked[len(asked) // 2], *asked[-2:]]
+        ways: list[int | None] = [None] if asked[0].turn is not None else [0, 1]
+        for way in ways:
+            first = self._claims(asked[0], way, certain)
+            keys = set(first)
+            for question in asked[1:]:
+                keys &= set(self._claims(question, way, certain)) if keys else set()
+            for key in first:
+                if key in keys:
+                    yield key, Found(self._said(first[key])[key], _given(asked[0], first[key], certain))
+
+    def _claims(self, question: Question, way: int | None, certain: bool) -> dict[_Key, _Case]:
+        """The claims of all cases with one answer to a question, or in which a loop makes turns; the first of them.
+
+        If not ``certain``, those of some of them.
+        """
+        root = _root(question)
+        assert root is not None
+        cases = [case for case in self._at(root, question) if _goes(case.answers[question], way)]
+        cases.sort(key=lambda case: (case.value < 0, abs(case.value)))
+        found: dict[_Key, _Case] = {}
+        for k, case in enumerate(cases):
+            said = self._said(case)
+            if certain and k:
+                found = {key: first for key, first in found.items() if key in said}
+            else:
+                found |= {key: case for key in said if key not in found}
+            if certain and not found:
+                break
+        return found
+
+    def _at(self, root: _Root, question: Question) -> list[_Case]:
+        if root not in self._known:
+            self._known[root] = list(_cases(root, self._decided(root, question)))
+        return self._known[root]
+
+    def _decided(self, root: _Root, question: Question) -> list[Question]:
+        """The questions that a root decides."""
+        if isinstance(root, tuple):
+            return [question]
+        return [q for q in self._questions if q.name is not None and exact(value(q.name, {root: 0})) is not None]
+
+    def _said(self, case: _Case) -> Mapping[_Key, Claim]:
+        if case.said is None:
+            case.said = self._walked(case.root, case.value)
+        return case.said
+
+    def _walked(self, root: _Root, number: int) -> dict[_Key, Claim]:
+        naming = Naming(self._naming.written, self._naming.moving)
+        if isinstance(root, tuple):
+            naming.turns = {root: number}
+        else:
+            naming.assumed = {root: number}
+        run = self._follow(naming).run
+        self._spent += run.spent
+        if self._spent > _MOST_EQUATIONS:
+            raise _TooMany
+        said: dict[_Key, Claim] = {}
+        for claim in run.claims:
+            if isinstance(claim, Early):
+                said.setdefault((Early, id(claim.eqn), claim.buffer.number), claim)
+            elif isinstance(claim, Hang) or (isinstance(claim, Left) and not claim.sometimes):
+                said.setdefault((type(claim), claim.semaphore.number), claim)
+        return said
+
+
+def _goes(answer: int, way: int | None) -> bool:
+    """Whether a branch goes one way; or, where none is given, a loop makes turns."""
+    return answer > 0 if way is None else answer == way
+
+
+def _root_and_name(question: Question) -> tuple[_Root, Name | None] | None:
+    root = _root(question)
+    return None if root is None else (root, question.name)
+
+
+def _root(question: Question) -> _Root | None:
+    """What a question hangs on: one number that was loaded, the turns of a loop, or the condition itself."""
+    name = question.name
+    if name is None:
+        return None
+    made_of = list(dict.fromkeys(leaves(name)))
+    if len(made_of) == 1 and made_of[0].kind in ("i", "u"):
+        return made_of[0]
+    if question.turn is not None:
+        bound = _bound(name)
+        return question.place if bound is None else bound
+    while isinstance(name, Made) and name.operation[0] in ("convert_element_type", "not"):
+        inner = name.parts[0]
+        if not isinstance(inner, Leaf | Made):
+            return None
+        name = inner
+    return name if name.kind in ("b", "i", "u") else None
+
+
+def _bound(name: Name) -> Name | None:
+    """What the number of a loop's turns is compared with."""
+    if not isinstance(name, Made) or name.operation[0] != "lt" or not isinstance(name.parts[0], int):
+        return None
+    return name.parts[1] if isinstance(name.parts[1], Leaf | Made) else None
+
+
+def _cases(root: _Root, asked: Sequence[Question]) -> Iterator[_Case]:
+    """One value for each way in which the questions can be answered."""
+    if isinstance(root, tuple):
+        yield from (_Case(root, turns, {asked[0]: turns}) for turns in _TURNS)
+        return
+    seen = set()
+    for number in _tried(root, asked):
+        answers = {question: _answer(question, root, number) for question in asked}
+        known = {question: answer for question, answer in answers.items() if answer is not None}
+        if len(known) == len(answers) and tuple(known.values()) not in seen:
+            seen.add(tuple(known.values()))
+            yield _Case(root, number, known)
+
+
+def _tried(root: Name, asked: Sequence[Question]) -> Iterator[int]:
+    """Small numbers, and those around the constants that it is compared with."""
+    if root.kind == "b":
+        yield from (0, 1)
+        return
+    near = {number for question in asked if question.name for number in constants(question.name)}
+    further = {m for n in near if abs(n) < _LARGE for m in (n, n + 1, n - 1, 2 * n, 3 * n, 9 * n)} - set(_TRIED)
+    for number in (*_TRIED, *sorted(further, key=lambda number: (abs(number), number))):
+        if number >= 0 or root.kind == "i":
+            yield number
+
+
+def _answer(question: Question, root: Name, number: int) -> int | None:
+    """Which way a branch goes; how many turns a loop makes, as far as it matters, or whether any."""
+    assert question.name is not None
+    said = exact(value(question.name, {root: number}))
+    bound = None if question.turn is None else _bound(question.name)
+    turns = None if bound is None or not said else exact(value(bound, {root: number}))
+    return said if turns is None else next(bucket for bucket in reversed(_BUCKETS) if turns >= bucket)
+
+
+def _given(question: Question, case: _Case, certain: bool) -> Given:
+    root = _root(question)
+    if isinstance(root, Leaf) and root.label:
+        return Given(what="number", name=root.label, value=case.value, certain=certain)
+    line = jaxapi.place(question.eqn).line
+    what: Any = "branch" if question.turn is None else "turns"
+    return Given(what=what, name=f"line {line}" if line else "", value=case.answers[question], certain=certain)

@@ -1,0 +1,146 @@
+"""Names of whole numbers and truth values that hang on data: what two of them have in common.
+
+Two scalars of one name are the same number, whatever it is: loads of one element that nothing ever writes, what is
+computed from such loads in one way, one variable in one turn of everything around it. What hangs on memory that the
+kernel itself writes has no name: a flag that it sets may well be the same in every run.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from typedpallas.tracing import jaxapi
+from typedpallas.tracing.flow import numbers
+from typedpallas.tracing.flow.numbers import Number, exact
+
+_MOST = 64
+"""Parts of a name; what has more stays without one."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A number that comes from memory, or from an operation that is not followed.
+
+    ``kind`` is that of its type in numpy; ``label`` is what messages call it, if anything.
+    """
+
+    key: tuple[Any, ...]
+    kind: str = field(compare=False)
+    label: str = field(default="", compare=False)
+    size: int = field(default=1, compare=False)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What an operation makes of others."""
+
+    operation: tuple[str, ...]
+    parts: "tuple[Name | int | float, ...]"
+    kind: str = field(compare=False)
+    size: int = field(compare=False)
+    eqn: Any = field(compare=False)
+    steps: bool = field(default=False, compare=False)
+    """Whether it also hangs on the grid step, or on the turn of a loop."""
+
+
+STEP = Leaf(("step",), "i")
+"""The name of numbers that are known, and others at other steps or turns."""
+
+type Name = Leaf | Made
+type IsData = Callable[[Any], bool]
+
+
+def _kind(var: Any) -> str:
+    return str(getattr(getattr(var.aval, "dtype", None), "kind", ""))
+
+
+def _steps(name: "Name | None") -> bool:
+    return name is STEP or (isinstance(name, Made) and name.steps)
+
+
+def leaves(name: "Name | float") -> Iterator[Leaf]:
+    """What a name is made of."""
+    if isinstance(name, Leaf):
+        yield name
+    elif isinstance(name, Made):
+        for part in name.parts:
+            yield from leaves(part)
+
+
+def constants(name: "Name | float") -> Iterator[int]:
+    """The whole numbers in a name."""
+    if isinstance(name, int):
+        yield name
+    for part in name.parts if isinstance(name, Made) else ():
+        yield from constants(part)
+
+
+def value(name: "Name | float", known: "Mapping[Name, int]") -> Number:
+    """What it is where others are known."""
+    if isinstance(name, int):
+        return name, name
+    if isinstance(name, float):
+        return None
+    if name in known:
+        return known[name], known[name]
+    if isinstance(name, Leaf):
+        return None
+    parts = [value(part, known) for part in name.parts]
+    if name.operation[0] == "not":
+        return numbers.negated(name.eqn, parts[0])
+    return numbers.result(name.eqn, parts)
+
+
+@dataclass
+class Naming:
+    """The names that a walk gives.
+
+    ``written``: buffers that something is stored to; ``moving``: windows that show other elements at other steps.
+    ``assumed``: what unknown numbers are taken to be; ``turns``: how many turns a loop at a place is taken to make.
+    ``here``: in which turn of everything around it the walk is; none if in several at once.
+    """
+
+    written: frozenset[int] = frozenset()
+    moving: frozenset[int] = frozenset()
+    assumed: "Mapping[Name, int]" = field(default_factory=dict)
+    turns: Mapping[Any, int] = field(default_factory=dict)
+    here: tuple[Any, ...] | None = None
+
+    def inside(self, *more: Any) -> tuple[Any, ...] | None:
+        """The place of what is inside this one."""
+        return None if self.here is None else (*self.here, *more)
+
+    def leaf(self, var: Any) -> Leaf | None:
+        """The name of a variable by itself."""
+        return None if self.here is None else Leaf((id(var), self.here), _kind(var))
+
+    def result(
+        self, eqn: Any, operands: "Sequence[tuple[Number, Name | None]]", found: Number, is_data: IsData
+    ) -> Any:
+        """The number that an equation makes, and its name where that is not known.
+
+        ``operands`` are the numbers and names of its operands; ``is_data`` tells whether a variable hangs on data.
+        """
+        steps = any(_steps(name) for _, name in operands)
+        if exact(found) is not None or not is_data(eqn.outvars[0]):
+            return found, STEP if steps and exact(found) is not None else None
+        parts = [self._part(atom, *operand) for atom, operand in zip(eqn.invars, operands, strict=True)]
+        known = [part for part in parts if part is not None]
+        size = 1 + sum(part.size for part in known if isinstance(part, Leaf | Made))
+        if len(known) < len(parts) or size > _MOST or eqn.effects:
+            return self.settled(found, self.leaf(eqn.outvars[0]))
+        operation = eqn.primitive.name, str(eqn.outvars[0].aval.dtype), str(sorted(eqn.params.items(), key=str))
+        return self.settled(found, Made(operation, tuple(known), _kind(eqn.outvars[0]), size, eqn, steps))
+
+    def _part(self, atom: Any, number: Number, name: "Name | None") -> "Name | float | None":
+        known = exact(number)
+        if known is not None:
+            return known
+        if jaxapi.is_literal(atom):
+            return float(atom.val) if getattr(atom.aval, "shape", None) == () else None
+        return name or self.leaf(atom)
+
+    def settled(self, found: Number, name: "Name | None") -> "tuple[Number, Name | None]":
+        """A number, or what one of its name is taken to be."""
+        assumed = None if name is None else self.assumed.get(name)
+        return (found, name) if assumed is None else ((assumed, assumed), None)
