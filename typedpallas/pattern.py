@@ -61,12 +61,12 @@ class Operand:
 
     parts: tuple[Part, ...]
 
-    @property
+    @functools.cached_property
     def axes(self) -> frozenset[str]:
         """The grid axes that it depends on."""
         return frozenset(part.axis for part in self.parts if not isinstance(part, Whole))
 
-    @property
+    @functools.cached_property
     def windows(self) -> tuple[tuple[str | int, int], ...]:
         """What the kernel sees: (block size or dim, position in the array) of each part that is not squeezed."""
         kept = [(part, i) for i, part in enumerate(self.parts) if not isinstance(part, Step)]

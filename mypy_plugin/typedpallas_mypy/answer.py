@@ -31,12 +31,15 @@ type Argument = tuple[str | None, Expression, Type]
 def arguments(context: FunctionContext | MethodContext) -> list[Argument] | None:
     """What was passed, in order; none if some of it came through ``*`` or ``**``."""
     found: list[Argument] = []
-    formals = zip(context.args, context.arg_types, context.arg_kinds, context.arg_names, strict=True)
-    for expressions, kinds, ways, keywords in formals:
-        for expression, kind, way, keyword in zip(expressions, kinds, ways, keywords, strict=True):
-            if way not in (ARG_POS, ARG_OPT, ARG_NAMED):
+    for i, expressions in enumerate(context.args):  # most formals of a JAX function are not given
+        for j, expression in enumerate(expressions):
+            way = context.arg_kinds[i][j]
+            if way is ARG_NAMED:
+                found.append((context.arg_names[i][j], expression, context.arg_types[i][j]))
+            elif way is ARG_POS or way is ARG_OPT:
+                found.append((None, expression, context.arg_types[i][j]))
+            else:
                 return None
-            found.append((keyword if way is ARG_NAMED else None, expression, kind))
     return found
 
 
@@ -61,12 +64,11 @@ class Answer:
     def of(self, function: str, passed: Sequence[Argument]) -> Type:
         """The type of ``function(*passed)``; the items of unions are taken one by one."""
         choices = [self._choices(expression, kind) for _, expression, kind in passed]
-        keywords = [keyword for keyword, _, _ in passed]
         results: list[Type] = []
         refusals: list[tuple[Call, Refused]] = []
         for items in _combined(choices):
-            call = _call(function, keywords, items)
-            outcome = transfer.evaluate(call, self.types.facts, self._families(call))
+            call = _call(function, passed, items)
+            outcome = transfer.evaluate(call, self.types.facts, self._families)
             if isinstance(outcome, Refused):
                 refusals.append((call, outcome))
             else:
@@ -142,15 +144,15 @@ def _is_vague(value: Value) -> bool:
 
 def _combined(choices: Sequence[Sequence[Static]]) -> Iterable[tuple[Static, ...]]:
     """One item of each, in every way; the first few."""
-    if all(len(items) == 1 for items in choices):
-        return (tuple(items[0] for items in choices),)
+    if all([len(items) == 1 for items in choices]):
+        return (tuple([items[0] for items in choices]),)
     return itertools.islice(itertools.product(*choices), _MOST_UNION_ITEMS)
 
 
-def _call(function: str, keywords: Sequence[str | None], items: Sequence[Static]) -> Call:
+def _call(function: str, passed: Sequence[Argument], items: Sequence[Static]) -> Call:
     positional: list[Static] = []
     named: list[tuple[str, Static]] = []
-    for keyword, item in zip(keywords, items, strict=True):
+    for (keyword, _, _), item in zip(passed, items, strict=True):
         if keyword is None:
             positional.append(item)
         else:
@@ -212,4 +214,8 @@ def dims(shape: Shape | None) -> str:
 
 def mentions(context: FunctionContext | MethodContext) -> bool:
     """Whether an argument is a typed array, a ref, or holds one."""
-    return any(scope.speaks(kind) for kinds in context.arg_types for kind in kinds)
+    for kinds in context.arg_types:  # loops, here and below: a call in ten takes part, and all are asked
+        for kind in kinds:
+            if scope.speaks(kind):
+                return True
+    return False

@@ -33,7 +33,7 @@ from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import names
 from typedpallas_mypy.canonical import simplified
 from typedpallas_mypy.seen import HasModules, RefParts, info, seen
-from typedpallas_mypy.value import UNKNOWN, Value, bare_name
+from typedpallas_mypy.value import UNKNOWN, Value, bare_name, one
 
 if TYPE_CHECKING:
     pass
@@ -211,9 +211,9 @@ class Types:
             shape = self.shape(kind.args[1:])
             if isinstance(dtype, TypeVarType):
                 return Value(None, shape, parameter=dtype)
-            return Value(dtype, shape)
+            return one(dtype, shape)
         if kind.type.fullname == "builtins.bool":
-            return Value("bool", ())
+            return one("bool", ())
         if kind.type.fullname in ("builtins.int", "builtins.float", "builtins.complex"):
             return Value(kind.type.name, (), weak=True)
         if kind.type.has_base("builtins.int"):
@@ -224,8 +224,14 @@ class Types:
     def facts(self) -> Facts:
         """What the bounds of the type parameters seen so far promise."""
         if self._facts is None:
-            self._facts = Facts(multiples={name: multiple_of(kind) for name, kind in self._types.items()})
+            self._facts = Facts(multiples={name: self._multiple(kind) for name, kind in self._types.items()})
         return self._facts
+
+    def _multiple(self, parameter: TypeVarType) -> int:
+        known = self._seen.multiples.get(id(parameter))
+        if known is None or known[0] is not parameter:
+            known = self._seen.multiples[id(parameter)] = (parameter, multiple_of(parameter))
+        return known[1]
 
     # ------------------------------------------------------------------ facts to mypy
 

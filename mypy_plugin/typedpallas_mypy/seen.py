@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mypy.lookup import lookup_fully_qualified
 from mypy.nodes import MypyFile, TypeInfo
@@ -48,6 +48,10 @@ class Seen:
         self.bases: dict[TypeInfo, TypeInfo | None] = {}
         self.refs: dict[int, tuple[Type, RefParts | None, tuple[TypeVarType, ...]]] = {}
         self.values: dict[int, tuple[Type, Value | None, tuple[TypeVarType, ...]]] = {}
+        self.multiples: dict[int, tuple[TypeVarType, int]] = {}
+        """A type parameter to the divisor that its bound promises."""
+        self.kernels: dict[int, tuple[Type, Any]] = {}
+        """A function's signature to the kernel that it is."""
         self.blocks: dict[tuple[int, ...], tuple[Value, tuple[TypeVarType, ...], Instance]] = {}
 
 
@@ -59,7 +63,7 @@ def seen(api: HasModules | None) -> Seen:
     """What was seen in this build; nothing once another begins or it has grown too large."""
     global _SEEN
     modules = api.modules if api is not None else _SEEN.modules
-    if _SEEN.modules is not modules or len(_SEEN.refs) + len(_SEEN.values) > _MOST_SEEN:
+    if _SEEN.modules is not modules or len(_SEEN.refs) + len(_SEEN.values) + len(_SEEN.kernels) > _MOST_SEEN:
         _SEEN = Seen(modules)
     return _SEEN
 

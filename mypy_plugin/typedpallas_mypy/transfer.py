@@ -5,7 +5,7 @@ JAX is imported only for a call that no run has seen before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from typedpallas.dims import Facts, Size
@@ -16,66 +16,78 @@ from typedpallas_mypy.static import DTypeOf, Leaf, Like, UnknownType
 from typedpallas_mypy.value import Value
 
 _MOST_REMEMBERED = 20_000
+
+type Multiples = tuple[tuple[str, int], ...]
+type Families = Mapping[str, type[DType] | None]
+"""What bounds each type parameter that stands for an element type, by name."""
+
 _ANSWERS: dict[str, str] = {}
-_OUTCOMES: dict[str, Outcome | Refused] = {}
-"""By question. An outcome is kept as it is where the call has no type parameter, which is an object of its own."""
+"""By question."""
+_OUTCOMES: dict[tuple[str, Multiples], Outcome | Refused] = {}
+"""By the text of a call without type parameters, which are objects of their own."""
+_CALLS: dict[str, tuple[tuple[str, ...], bool]] = {}
+"""The text of a call to the names of the dims in it, sorted, and whether it has type parameters."""
 
 
-def evaluate(call: Call, facts: Facts, families: Mapping[str, type[DType] | None]) -> Outcome | Refused:
-    """Evaluate a call. ``families`` bounds each type parameter that stands for an element type, by name."""
-    leaves = call.leaves
+def evaluate(call: Call, facts: Facts, families: Callable[[Call], Families]) -> Outcome | Refused:
+    """Evaluate a call; nothing comes of one with an argument that is not known at all."""
+    try:
+        text = written.call_text(call)
+    except written.Unknown:
+        return None
+    except written.Unwritable:
+        known = not any(isinstance(leaf, UnknownType) for leaf in call.leaves)
+        return _asked(call, _multiples(_names(call), facts), families(call))[0] if known else None
+    if text not in _CALLS:
+        if len(_CALLS) >= _MOST_REMEMBERED:
+            for memory in (_ANSWERS, _OUTCOMES, _CALLS):
+                memory.clear()
+        _CALLS[text] = _names(call), bool(_parameters(call.leaves))
+    names, parametrised = _CALLS[text]
+    multiples = _multiples(names, facts)
+    if parametrised:
+        return _answered(text, call, multiples, families(call))
+    key = (text, multiples)
+    if key not in _OUTCOMES:
+        outcome = _answered(text, call, multiples, {})
+        _OUTCOMES[key] = outcome
+        return outcome
+    return _OUTCOMES[key]
+
+
+def _names(call: Call) -> tuple[str, ...]:
     names: set[str] = set()
-    for leaf in leaves:
+    for leaf in call.leaves:
         if isinstance(leaf, Value | Size):
             names.update(leaf.names)
         elif isinstance(leaf, Like | DTypeOf):
             names.update(leaf.value.names)
-        elif isinstance(leaf, UnknownType):
-            return None
-    multiples = tuple([(n, facts.multiple(n)) for n in sorted(names)])
-    try:
-        question = written.question(call, multiples, families)
-    except written.Unwritable:
-        return _asked(call, multiples, families)[0]
-    if question in _OUTCOMES:
-        return _OUTCOMES[question]
-    parameters = _parameters(leaves)
-    outcome = _answered(question, call, multiples, families, parameters)
-    if not parameters:
-        _OUTCOMES[question] = outcome
-    return outcome
+    return tuple(sorted(names))
 
 
-def _answered(
-    question: str,
-    call: Call,
-    multiples: tuple[tuple[str, int], ...],
-    families: Mapping[str, type[DType] | None],
-    parameters: Mapping[str, Any],
-) -> Outcome | Refused:
+def _multiples(names: tuple[str, ...], facts: Facts) -> Multiples:
+    return tuple([(name, facts.multiple(name)) for name in names])
+
+
+def _answered(text: str, call: Call, multiples: Multiples, families: Families) -> Outcome | Refused:
     """The answer of an earlier run or call; otherwise JAX's, which is then kept."""
-    kept = store.opened()
+    kept, question = store.opened(), written.question(text, multiples, families)
     answer = _ANSWERS.get(question) or (kept.get(question) if kept is not None else None)
     if answer is not None:
         try:
-            return written.read(answer, parameters)
+            return written.read(answer, _parameters(call.leaves))
         except (ValueError, TypeError, KeyError):
             pass
     outcome, lasting = _asked(call, multiples, families)
     if lasting:
         answer = written.answer(outcome)
-        if len(_ANSWERS) >= _MOST_REMEMBERED:
-            _ANSWERS.clear()
-            _OUTCOMES.clear()
         _ANSWERS[question] = answer
         if kept is not None:
             kept.put(question, answer)
     return outcome
 
 
-def _asked(
-    call: Call, multiples: tuple[tuple[str, int], ...], families: Mapping[str, type[DType] | None]
-) -> tuple[Outcome | Refused, bool]:
+def _asked(call: Call, multiples: Multiples, families: Families) -> tuple[Outcome | Refused, bool]:
     """JAX's own answer, and whether it would be the same another time."""
     from typedpallas_mypy import evaluation
 

@@ -49,6 +49,19 @@ class Value:
 
 
 UNKNOWN = Value(None, None)
+_MOST_KEPT = 4096
+_ONE: dict[tuple[str | None, Shape | None], Value] = {}
+
+
+def one(dtype: str | None, shape: Shape | None) -> Value:
+    """The one value of this element type and shape, so that what follows from it is worked out once."""
+    key = (dtype, shape)
+    known = _ONE.get(key)
+    if known is None:
+        if len(_ONE) >= _MOST_KEPT:
+            _ONE.clear()
+        known = _ONE[key] = Value(dtype, shape)
+    return known
 
 
 def bare_name(size: Size) -> str | None:

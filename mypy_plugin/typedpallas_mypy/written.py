@@ -10,26 +10,52 @@ from typing import Any
 from typedpallas.dims import Atom, Quotient, Size
 from typedpallas.dtypes import DType
 from typedpallas_mypy.call import Call, Outcome, Refused, Several
-from typedpallas_mypy.static import AnyInt, Constant, Cut, DTypeOf, Group, Like, Named, Static
+from typedpallas_mypy.static import AnyInt, Constant, Cut, DTypeOf, Group, Like, Named, Static, UnknownType, Window
 from typedpallas_mypy.value import Value
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
+
+
+BLIND = frozenset(
+    [f"operator:{name}" for name in ("add", "sub", "mul", "truediv", "lt", "le", "eq", "ne", "gt", "ge")]
+    + [f"jax.numpy.{name}" for name in ("maximum", "minimum", "where")]
+)
+"""Calls whose result has the same type whatever the number is: only whether it is an int or a float counts."""
+_SMALL = range(128)
+"""Whole numbers that every element type takes."""
 
 
 class Unwritable(Exception):
     """There is no text for this."""
 
 
-def question(call: Call, multiples: tuple[tuple[str, int], ...], families: Mapping[str, type[DType] | None]) -> str:
-    """The one text of a call, with what is known of the names in it; it has neither tabs nor line ends.
+class Unknown(Exception):
+    """A part of a call is not known at all."""
+
+
+def call_text(call: Call) -> str:
+    """The one text of a call; it has neither tabs nor line ends.
 
     Raises:
         Unwritable: a literal of the call has no text.
+        Unknown: an argument, or a part of one, is not known.
     """
-    arguments = ",".join(map(_item, call.arguments))
-    keywords = ",".join(f"{name}={_item(value)}" for name, value in call.keywords)
+    item = _operand if call.function in BLIND else _item
+    arguments = ",".join([item(argument) for argument in call.arguments])
+    keywords = ",".join([f"{name}={item(value)}" for name, value in call.keywords]) if call.keywords else ""
+    return f"{call.function}({arguments};{keywords})"
+
+
+def question(text: str, multiples: tuple[tuple[str, int], ...], families: Mapping[str, type[DType] | None]) -> str:
+    """The text of a call with what is known of the names in it."""
     bounds = [(name, family and family.__name__) for name, family in sorted(families.items())] if families else ""
-    return f"{call.function}({arguments};{keywords}){multiples}{bounds}"
+    return f"{text}{multiples}{bounds}"
+
+
+def _operand(item: Static) -> str:
+    if isinstance(item, Constant) and (item.kind is float or (item.kind is int and item.value in _SMALL)):
+        return f"c{item.kind.__name__}"
+    return _item(item)
 
 
 def _item(item: Static) -> str:
@@ -51,6 +77,8 @@ def _item(item: Static) -> str:
         return f"x({_item(item.start)}:{_item(item.stop)}:{_item(item.step)})"
     if isinstance(item, AnyInt):
         return "i"
+    if isinstance(item, UnknownType | Window):
+        raise Unknown
     raise Unwritable(repr(item))
 
 

@@ -26,7 +26,7 @@ from typedpallas import Dim, In, Out, f32
 from typedpallas.tpu import VMEM
 
 def kernel[{n}: Dim, M: Dim](x: In[VMEM, f32, {n}, M], y: In[VMEM, f32, M, {n}], out: Out[VMEM, f32, {n}]) -> None:
-    reveal_type(jnp.sum(jnp.exp(x[...]), axis=1))
+    reveal_type(jnp.sum(jnp.exp(x[...] * 2.5), axis=1))
     out[...] = jnp.sum(jnp.dot(x[...], y[...]), axis=0)
     x[...] + y[...]
 """
@@ -58,6 +58,8 @@ def test_a_known_kernel_is_checked_again_without_jax(tmp_path):
     again, imported = _check(tmp_path)
     assert not imported
     assert again == first
+    kernel.write_text(text.replace("* 2.5", "* 0.125"))
+    assert _check(tmp_path) == (first, False)  # another number, the same type
     kernel.write_text(text + "\nelse_ = 1\n")
     fresh, imported = _check(tmp_path, "--no-incremental")
     assert imported

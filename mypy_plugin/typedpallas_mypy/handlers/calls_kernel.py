@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Final
 
-from mypy.nodes import ARG_OPT, ARG_POS, ARG_STAR, ArgKind
+from mypy.nodes import ARG_OPT, ARG_POS, ARG_STAR, ArgKind, FuncDef
 from mypy.types import CallableType, Instance, Type, get_proper_type
 
 from typedpallas.dims import Facts
 from typedpallas.events import RefFact
 from typedpallas.records import record
 from typedpallas_mypy.facts import Types
+from typedpallas_mypy.seen import seen
 
 NO_FACTS: Final = Facts()
 
@@ -67,6 +68,15 @@ def kernel_of(kind: Type) -> Kernel | None:
     function = function_of(kind)
     if function is None:
         return None
+    kernels = seen(None).kernels
+    known = kernels.get(id(function))
+    if known is None or known[0] is not function:
+        known = kernels[id(function)] = (function, _kernel(function))
+    return known[1]
+
+
+def _kernel(function: CallableType) -> Kernel:
+    function = _as_defined(function)
     types = Types(None)
     parameters = tuple(_parameters(types, function))
     return Kernel(
@@ -75,6 +85,19 @@ def kernel_of(kind: Type) -> Kernel | None:
         ARG_STAR in function.arg_kinds,
         types.facts.multiples,
     )
+
+
+def _as_defined(function: CallableType) -> CallableType:
+    """The signature as the function's own body has it, where mypy only renewed its type parameters for a use.
+
+    The body was checked before, so its annotations have been taken apart.
+    """
+    definition = function.definition
+    if not isinstance(definition, FuncDef) or definition.info or not isinstance(definition.type, CallableType):
+        return function
+    own = definition.type
+    same = own.arg_kinds == function.arg_kinds and own.arg_names == function.arg_names
+    return own if same and own.name == function.name else function
 
 
 def function_of(kind: Type) -> CallableType | None:

@@ -52,7 +52,8 @@ def sizes_by_name(source: Source, expression: n.Expression) -> dict[str, int | N
 
 def encoded(found: Mapping[str, Any]) -> str:
     """What is settled, as a text that mypy's cache keeps inside a type."""
-    return json.dumps({key: value for key, value in found.items() if value != [] and value != {}}, sort_keys=True)
+    kept = {key: value for key, value in found.items() if value != [] and value != {}}
+    return json.dumps(kept, sort_keys=True) if kept else "{}"
 
 
 def decoded(text: str) -> Settled | None:

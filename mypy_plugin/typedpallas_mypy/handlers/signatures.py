@@ -53,9 +53,11 @@ def _loosened(context: SignatureContext) -> CallableType:
     """
     signature = context.default_signature
     assert isinstance(signature, CallableType)
+    if not scope.typed(context.api):
+        return signature
     functions = [kind for kind in map(get_proper_type, signature.arg_types) if isinstance(kind, CallableType)]
     shared = {parameter.id for kind in functions for parameter in _parameters(kind)}
-    if not shared or not scope.typed(context.api) or not _given_blocks(context, signature):
+    if not shared or not _given_blocks(context, signature):
         return signature
     taken = {position for position, kind in enumerate(signature.arg_types) if get_proper_type(kind) in functions}
     solving = _Solving(context.api, Types(context.api), solution=dict.fromkeys(shared, ANY))
