@@ -26,7 +26,6 @@ CHIPS = ("tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x"
 FLOATS_ALONE = ("tpu-v2", "tpu-v3")
 """Chips whose matrix unit takes float32 alone."""
 QUANTISED = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x")
-SINCE_V4 = ("tpu-v4", *QUANTISED)
 
 type Arrays = tuple[jax.ShapeDtypeStruct, ...]
 
@@ -140,7 +139,6 @@ def _jax_grouped(x: Any, w: Any, sizes: Any) -> Any:
 _causal = functools.partial(flash_attention, causal=True)
 _jax_causal = functools.partial(jax_attention.flash_attention, causal=True, sm_scale=128**-0.5)
 _NO_NARROW = "this matrix product is not there"
-_NO_SLICES = "expected a start that is a constant"
 
 KERNELS: dict[str, Kernel] = {
     "matmul": Kernel(matmul, _square, functools.partial(_jax_product, None)),
@@ -150,8 +148,8 @@ KERNELS: dict[str, Kernel] = {
     "matmul, fp8 with scales": Kernel(
         scaled_matmul, _scaled, functools.partial(_jax_product, jnp.float32), QUANTISED, _NO_NARROW, "float8_e4m3fn"
     ),
-    "paged attention": Kernel(paged_attention, _pages, _jax_paged, SINCE_V4, _NO_SLICES),
-    "ragged paged attention": Kernel(ragged_paged_attention, _ragged, _jax_ragged, SINCE_V4, _NO_SLICES),
+    "paged attention": Kernel(paged_attention, _pages, _jax_paged),
+    "ragged paged attention": Kernel(ragged_paged_attention, _ragged, _jax_ragged),
     "attention, causal": Kernel(_causal, _heads, _jax_causal),
     "attention, grouped, window": Kernel(functools.partial(_causal, window=300), _grouped_heads),
     "attention, segments": Kernel(_segmented, _with_segments, _jax_segmented),

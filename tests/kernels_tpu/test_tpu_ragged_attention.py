@@ -83,6 +83,13 @@ def test_a_window(raceless: Callable[..., Any]) -> None:
     np.testing.assert_allclose(found, reference(*given, window=20), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("window", [None, 20])
+def test_by_the_grid(raceless: Callable[..., Any], window: int | None) -> None:
+    given = arrays("float32", (4, 2), (5, 1, 0, 18), (37, 64, 16, 40), 32)
+    found = raceless(ragged_paged_attention, *given, window=window, block=16, by_grid=True)
+    np.testing.assert_allclose(found, reference(*given, window), rtol=1e-5, atol=1e-5)
+
+
 def test_decoding_alone_is_paged_attention() -> None:
     """It runs where no TPU is."""
     given = arrays("float32", (4, 2), (1, 1, 1), (37, 1, 64), 3)

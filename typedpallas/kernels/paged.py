@@ -19,9 +19,9 @@ def paged_attention(
     """``softmax(scale q k^T) v`` of one token of each sequence over the tokens of its pages.
 
     A Hopper GPU runs the kernel of `typedpallas.kernels.gpu` for float16 and bfloat16, heads of 64 or 128 dims and
-    pages of 64 or 128 tokens; a TPU from v4 on that of `typedpallas.kernels.tpu` for float32 and bfloat16, heads of
-    multiples of 64 dims and pages of multiples of 8 tokens. Whatever else, and every other machine, runs plain XLA,
-    which gathers the pages first.
+    pages of 64 or 128 tokens; a TPU that of `typedpallas.kernels.tpu` for float32 and, from v4 on,
+    bfloat16, heads of multiples of 64 dims and pages of multiples of 8 tokens. Whatever else, and every other
+    machine, runs plain XLA, which gathers the pages first.
 
     Args:
         q: any float type, shape ``(batch, heads, head_dim)``.
@@ -61,7 +61,7 @@ def _fits_tpu(q: jax.Array, pages: jax.Array) -> bool:
     from typedpallas.kernels.tpu import blocks
 
     same = pages.dtype == q.dtype
-    return same and q.shape[2] % 64 == 0 and pages.shape[2] % 8 == 0 and blocks.served(q.dtype, since=4)
+    return same and q.shape[2] % 64 == 0 and pages.shape[2] % 8 == 0 and blocks.served(q.dtype)
 
 
 def _fits(q: jax.Array, pages: jax.Array) -> bool:

@@ -1,7 +1,8 @@
 """Attention of one new query for each sequence to keys and values that lie in pages, for decoding.
 
 Tables of pages and lengths are prefetched into scalar memory. A program serves one sequence and one head of keys: it
-copies pages into one of two slots while it works on the other, as many as the sequence has.
+copies pages into one of two slots while it works on the other, as many as the sequence has. On TPU v2 and v3 it is
+ragged attention by the grid.
 """
 
 import functools
@@ -20,7 +21,8 @@ from jax.experimental.pallas import tpu as pltpu
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, i32
 from typedpallas.kernels import costs
-from typedpallas.kernels.tpu import blocks
+from typedpallas.kernels.tpu import blocks, ragged_by_grid
+from typedpallas.kernels.tpu.ragged_paged_attention import ragged_paged_attention
 from typedpallas.tpu import DMA, HBM, SMEM, VMEM
 
 _MASKED = -1e30
@@ -145,7 +147,7 @@ def paged_attention(
     """``softmax(scale q k^T) v`` for one query of each sequence.
 
     Args:
-        q: float32 or bfloat16, shape ``(sequences, heads, head_dim)``.
+        q: float32 or bfloat16, shape ``(sequences, heads, head_dim)``. TPU v2 and v3 multiply float32 alone.
         k_pages: the same type, shape ``(kv_heads, pages, page_size, head_dim)``; ``kv_heads`` divides ``heads``.
         v_pages: as ``k_pages``.
         tables: int32, shape ``(sequences, pages of the longest)``: the pages of each sequence, in order; those that
@@ -166,6 +168,11 @@ def paged_attention(
     (sequences, heads, dim), (kv_heads, _, page, _) = q.shape, k_pages.shape
     count = pages_per_step or max(1, min(_TOKENS // page, tables.shape[1]))
     group = heads // kv_heads
+    if ragged_by_grid.needed():
+        begins = jnp.arange(sequences + 1, dtype=jnp.int32)
+        return ragged_paged_attention(
+            q, k_pages, v_pages, tables, lengths, begins, window=window, scale=scale, interpret=interpret
+        )
     run = _call(
         (sequences, kv_heads, group, dim),
         q.dtype,

@@ -7,8 +7,7 @@ while the other is worked on, as many as the step's queries see.
 """
 
 import functools
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from typing import Literal as L
 
@@ -21,9 +20,7 @@ from jax.experimental.pallas import tpu as pltpu
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, f32, i32, tpu
 from typedpallas.kernels import costs
-from typedpallas.kernels.tpu import blocks, grouped_steps
-from typedpallas.kernels.tpu.attention_forward import BY_ROWS
-from typedpallas.kernels.tpu.attention_masks import MASKED
+from typedpallas.kernels.tpu import blocks, grouped_steps, ragged_by_grid
 from typedpallas.kernels.tpu.ragged_part import Part
 from typedpallas.tpu import DMA, HBM, SMEM, VMEM
 
@@ -88,9 +85,7 @@ def ragged_paged_attention_kernel[
             copy.start()
 
     pl.when(first < end)(functools.partial(start, first))
-    highest[...] = jnp.full(highest.shape, MASKED, jnp.float32)
-    total[...] = jnp.zeros(total.shape, jnp.float32)
-    mean[...] = jnp.zeros(mean.shape, jnp.float32)
+    part.clear(highest, total, mean)
 
     @pl.loop(first, end)
     def _(turn: jax.Array) -> None:
@@ -98,43 +93,9 @@ def ragged_paged_attention_kernel[
         pl.when(turn + 1 < end)(functools.partial(start, turn + 1))
         for copy in copies(turn, slot):
             copy.wait()
-        _attend(part, turn * rows, length, q[...], (k_slots[slot], v_slots[slot]), (highest, total, mean), scale)
+        part.attend(turn * rows, q[...], (k_slots[slot], v_slots[slot]), (highest, total, mean), scale)
 
-    result = mean[...] / jnp.where(total[...] == 0, 1, total[...])
-    _store(part, (step == 0) | (tiles[jnp.maximum(step - 1, 0)] != tiles[step]), result, out)
-
-
-def _attend(part: Part, first: Any, length: Any, q: jax.Array, loaded: Any, state: Any, scale: float) -> None:
-    """Take in keys and values, those of the sequence from ``first`` on."""
-    (keys, values), (highest, total, mean) = loaded, state
-    scores = lax.dot_general(q, keys, BY_ROWS, preferred_element_type=jnp.float32) * (scale * math.log2(math.e))
-    scores = jnp.where(part.visible(scores.shape, first), scores, MASKED)
-    before = highest[...]
-    now = jnp.maximum(before, scores.max(axis=1, keepdims=True))
-    shrink, weights = jnp.exp2(before - now), jnp.exp2(scores - now)
-    # What lies behind a sequence's end may be anything, and zero times infinity is no number.
-    there = first + lax.broadcasted_iota(jnp.int32, values.shape, 0) < length
-    added = jnp.dot(
-        weights.astype(values.dtype),
-        jnp.where(there, values, jnp.zeros_like(values)),
-        preferred_element_type=jnp.float32,
-    )
-    highest[...] = now
-    total[...] = total[...] * shrink + weights.sum(axis=1, keepdims=True)
-    mean[...] = mean[...] * shrink + added
-
-
-def _store(part: Part, new: Any, result: jax.Array, out: Any) -> None:
-    """Store the step's own rows; ``new``: zeros into the others, which no step has stored yet."""
-    own = part.owned(out.shape)
-
-    @pl.when(new)
-    def _() -> None:
-        out[...] = jnp.where(own, result, 0).astype(out.dtype)
-
-    @pl.when(~new)
-    def _() -> None:
-        out[...] = jnp.where(own, result, out[...].astype(jnp.float32)).astype(out.dtype)
+    part.store((total, mean), out)
 
 
 def ragged_paged_attention(
@@ -149,13 +110,14 @@ def ragged_paged_attention(
     scale: float | None = None,
     block: int | None = None,
     pages_per_step: int | None = None,
+    by_grid: bool | None = None,
     interpret: Any = None,
 ) -> jax.Array:
     """``softmax(scale q k^T) v`` for the last queries of each sequence, any number; each sees what is before.
 
     Args:
         q: float32 or bfloat16, shape ``(tokens, heads, head_dim)``: the queries of each sequence, one sequence after
-            the other.
+            the other. TPU v2 and v3 multiply float32 alone.
         k_pages: the same type, shape ``(kv_heads, pages, page_size, head_dim)``; ``kv_heads`` divides ``heads``.
         v_pages: as ``k_pages``.
         tables: int32, shape ``(sequences, pages of the longest)``: the pages of each sequence, in order; those that
@@ -168,6 +130,7 @@ def ragged_paged_attention(
         scale: factor of the scores; unless given, ``head_dim ** -0.5``.
         block: queries of one tile, a multiple of 16, or all. Unless given, some 256 over the heads that share keys.
         pages_per_step: pages of one slot; unless given, some 256 keys.
+        by_grid: have the grid copy the pages, one a step. Unless given, on TPU v2 and v3, which take nothing else.
         interpret: as `tp.pallas_call` takes it; unless given, what is needed where no TPU is.
 
     Returns:
@@ -184,44 +147,39 @@ def ragged_paged_attention(
     group = heads // kv_heads
     size = block or blocks.partial(tokens, max(_ROWS // group // _TILE * _TILE, _TILE), _TILE)
     steps = grouped_steps.by_rows(jnp.diff(cu_q_lens), tokens, size)
-    run = _call(
-        (kv_heads, tokens * group, dim),
-        q.dtype,
-        steps.tiles.size,
-        size * group,
-        (pages_per_step or max(1, min(_TOKENS // page, tables.shape[1]))) * page,
-        functools.partial(
-            ragged_paged_attention_kernel,
-            group=group,
-            scale=dim**-0.5 if scale is None else scale,
-            window=window,
-        ),
-        costs.paged(q, k_pages, tables, *steps, lengths),
-        blocks.interpreter(interpret),
-    )
     rows = q.reshape(tokens, kv_heads, group, dim).swapaxes(0, 1).reshape(kv_heads, tokens * group, dim)
+    options: dict[str, Any] = {
+        "group": group,
+        "scale": dim**-0.5 if scale is None else scale,
+        "window": window,
+    }
+    more = {
+        "cost_estimate": costs.paged(q, k_pages, tables, *steps, lengths),
+        "interpret": blocks.interpreter(interpret),
+    }
+    shape = jax.ShapeDtypeStruct(rows.shape, q.dtype)
+    if ragged_by_grid.needed() if by_grid is None else by_grid:
+        run = ragged_by_grid.call(
+            shape, k_pages.shape, steps.tiles.size, tables.shape[1], size * group, options, more
+        )
+    else:
+        count = pages_per_step or max(1, min(_TOKENS // page, tables.shape[1]))
+        run = _call(shape, steps.tiles.size, size * group, count * page, options, more)
     result: jax.Array = run(*steps, lengths, tables, rows, k_pages, v_pages)
     return result.reshape(kv_heads, tokens, group, dim).swapaxes(0, 1).reshape(q.shape)
 
 
 def _call(
-    shape: tuple[int, ...],
-    dtype: Any,
-    steps: int,
-    rows: int,
-    keys: int,
-    kernel: Callable[..., None],
-    cost: pl.CostEstimate,
-    interpret: Any,
+    q: jax.ShapeDtypeStruct, steps: int, rows: int, keys: int, options: dict[str, Any], more: dict[str, Any]
 ) -> Any:
     """The kernel for queries of this shape and type, ``rows`` of them in a tile and ``keys`` in a slot."""
-    heads, _, dim = shape
+    heads, _, dim = q.shape
     own = pl.BlockSpec((None, rows, dim), lambda h, s, tiles, *_: (h, tiles[s], 0))
     whole = pl.BlockSpec(memory_space=pltpu.HBM)
-    slots = pltpu.VMEM((2, keys, dim), dtype)
+    slots = pltpu.VMEM((2, keys, dim), q.dtype)
     return tp.pallas_call(
-        kernel,
-        jax.ShapeDtypeStruct(shape, dtype),
+        functools.partial(ragged_paged_attention_kernel, **options),
+        q,
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=6,
             grid=(heads, steps),
@@ -235,8 +193,7 @@ def _call(
             ],
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
-        cost_estimate=cost,
-        interpret=interpret,
+        **more,
     )
 
 
