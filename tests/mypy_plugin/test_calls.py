@@ -8,6 +8,8 @@ import importlib.util
 import re
 
 import harness
+import jax
+import jax.numpy as jnp
 import pytest
 
 from typedpallas import rules
@@ -134,3 +136,13 @@ def test_blocks_are_held_against_the_tiles_of_the_configured_targets(tmp_path):
         errors = [m for m in harness.messages(done.stdout) if m.kind == "error"]
         assert [(m.line, m.code) for m in errors] == [(line, "unaligned-lane") for line in lines], done.stdout
         assert all("(on tpu-v5e, tpu-v6e)" in m.text for m in errors)
+
+
+def test_jax_refuses_branches_that_differ_too():
+    """What the cases of `lax.cond` and `lax.switch` say is refused when it is traced."""
+    x = jax.ShapeDtypeStruct((8, 16), jnp.float32)
+    for other in (lambda a: a.T, lambda a: a > 0, lambda a: a.astype(jnp.bfloat16)):
+        with pytest.raises(TypeError):
+            jax.eval_shape(lambda a, f=other: jax.lax.cond(a[0, 0] > 0, lambda a: a, f, a), x)
+        with pytest.raises(TypeError):
+            jax.eval_shape(lambda a, f=other: jax.lax.switch(1, [lambda a: a, f], a), x)

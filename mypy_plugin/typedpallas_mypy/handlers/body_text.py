@@ -15,7 +15,17 @@ type Given = Mapping[n.SymbolNode, n.Expression]
 type Stable = Callable[[n.Var], bool]
 """Whether a variable has one value for as long as a body runs."""
 
-_PURE: Final = frozenset("program_id num_programs logical_not logical_and logical_or ds minimum maximum rem".split())
+_PURE: Final = (
+    "ds",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "maximum",
+    "minimum",
+    "num_programs",
+    "program_id",
+    "rem",
+)
 _PAIR: Final = 2
 _OPPOSITE: Final = {"!=": "==", ">=": "<", "<=": ">"}
 _NO_VARIABLE: Final[Given] = {}

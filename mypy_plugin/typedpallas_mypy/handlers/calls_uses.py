@@ -69,7 +69,7 @@ _PARTS: Final[dict[type, tuple[str, ...]]] = {
 }
 _LEAVES: Final = frozenset([n.NameExpr, n.IntExpr, n.StrExpr, n.FloatExpr, n.EllipsisExpr])
 """Nodes with nothing below them and nothing to note; half of all."""
-_LOOKS_ONLY: Final = ("builtins.", "jax._src.pallas.", "jax.experimental.pallas.", "typedpallas.")
+_LOOKS_ONLY: Final = ("builtins.", "jax.", "typedpallas.")
 """Where functions live that do not change a list that they are given."""
 
 

@@ -88,8 +88,17 @@ def check_unannotated(api: Any, body: Expression, kind: CallableType) -> None:
 
 def check_carry(api: Any, function: str, place: Context, carry: Type, made: Type) -> None:
     """The body must give back what it was given: the first part that surely differs is an error."""
+    _check_same(api, function, place, carry, made, "the body is given {} and gives back {}")
+
+
+def check_branch(api: Any, function: str, place: Context, first: Type, other: Type) -> None:
+    """All branches must give back the same: the first part that surely differs is an error."""
+    _check_same(api, function, place, first, other, "the first branch gives back {} and this one {}")
+
+
+def _check_same(api: Any, function: str, place: Context, one: Type, other: Type, refusal: str) -> None:
     types = Types(api)
-    for before, after in _parts(carry, made):
+    for before, after in _parts(one, other):
         old, new = types.value(before), types.value(after)
         if old is None or new is None:
             continue
@@ -99,7 +108,7 @@ def check_carry(api: Any, function: str, place: Context, carry: Type, made: Type
             event = Operation(
                 function=function,
                 operands=(was, became),
-                refusal=f"the body is given {was} and gives back {became}",
+                refusal=refusal.format(was, became),
                 kind="shape" if kind == "shape" else "dtype",
             )
             report.judge(api, event, types.facts, {"": place})

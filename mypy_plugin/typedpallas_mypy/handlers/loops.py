@@ -1,4 +1,4 @@
-"""Loops and branches of `jax.lax`: a carry keeps its type, and the body is checked with it."""
+"""Loops of `jax.lax`: a carry keeps its type, and the body is checked with it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from mypy.nodes import Expression, LambdaExpr
 from mypy.plugin import FunctionContext, FunctionSigContext
-from mypy.types import CallableType, Instance, TupleType, Type, get_proper_type
+from mypy.types import CallableType, TupleType, Type, get_proper_type
 
-from typedpallas_mypy import answer, names, scope
+from typedpallas_mypy import scope
 from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import ANY, Types
 from typedpallas_mypy.handlers import loop_parts as parts
@@ -161,50 +161,19 @@ def _map(context: FunctionContext) -> Type:
     return parts.stacked(types, made.ret_type, parts.length(types, whole)) if isinstance(made, CallableType) else ANY
 
 
-# ---------------------------------------------------------------------- cond
-
-
-def _cond_signature(context: FunctionSigContext) -> CallableType:
-    """``lax.cond(pred, f, g, *operands)``: lambdas are given the operands."""
-    signature = context.default_signature
-    if not _given(context, 0, 1, 2) or len(context.args) < 4 or not context.args[3]:
-        return signature
-    body = parts.body_type(context.api, *map(context.api.get_expression_type, context.args[3]))
-    return _with_bodies(signature, context.args, {1: body, 2: body}, signature.ret_type)
-
-
-def _branch(context: FunctionContext) -> Type:
-    """``lax.cond``: the result that both branches surely give; an array of unknown shape if they give arrays."""
-    if not scope.typed(context.api):
-        return context.default_return_type
-    kinds = [get_proper_type(kind) for kinds in context.arg_types[1:3] for kind in kinds]
-    results = [get_proper_type(kind.ret_type) for kind in kinds if isinstance(kind, CallableType)]
-    blocks = [kind for kind in results if isinstance(kind, Instance) and kind.type.fullname == names.BLOCK]
-    if len(blocks) < 2 or len(blocks) < len(results):
-        return context.default_return_type
-    return (
-        blocks[0]
-        if all(kind == blocks[0] for kind in blocks)
-        else answer.unknown(Types(context.api), blocks[0], anew=True)
-    )
-
-
 _LOOPS: Final = "jax._src.lax.control_flow.loops."
-_COND: Final = "jax._src.lax.control_flow.conditionals.cond"
 
 _FUNCTIONS: dict[str, Callable[[FunctionContext], Type]] = {
     _LOOPS + "fori_loop": _fori,
     _LOOPS + "while_loop": _while,
     _LOOPS + "scan": _scan,
     _LOOPS + "map": _map,
-    _COND: _branch,
 }
 _SIGNATURES: dict[str, Callable[[FunctionSigContext], CallableType]] = {
     _LOOPS + "fori_loop": _fori_signature,
     _LOOPS + "while_loop": _while_signature,
     _LOOPS + "scan": _scan_signature,
     _LOOPS + "map": _map_signature,
-    _COND: _cond_signature,
 }
 
 HOOKS: Hooks = Hooks(functions={**_FUNCTIONS}, function_signatures={**_SIGNATURES})
