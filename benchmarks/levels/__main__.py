@@ -60,6 +60,8 @@ def _table(found: Sequence[Verdict]) -> str:
     lines += [f"{one:<10}{two:<10}{count:>8}" for (one, two), count in sorted(kinds.items())]
     rules = Counter(rule for v in found for rule in v.refuted_at)
     lines.append(f"{sum(v.proved for v in found)} judgements of mypy's were proofs")
+    slices = Counter(said for v in found for said in v.slices)
+    lines.append("slices: " + ", ".join(f"{slices[said]} {said}" for said in ("proved", "refuted", "open")))
     lines += [f"  refuted by mypy: {rule} {count}" for rule, count in rules.most_common()]
     only = Counter(rule for v in found for rule in v.traced if rule not in v.refuted_at)
     lines += [f"  by the trace alone: {rule} {count}" for rule, count in only.most_common()]

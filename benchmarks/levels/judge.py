@@ -55,6 +55,8 @@ class Verdict:
     """How many judgements of level 1 were proofs."""
     traced: tuple[str, ...]
     """Rules that refuted it at level 2."""
+    slices: tuple[str, ...] = ()
+    """What level 1 said of the alignment of each slice that it judged: proved, refuted or open."""
     contradictions: tuple[str, ...] = field(default=())
 
 
@@ -73,6 +75,7 @@ def verdict(subject: Subject, diagnostics: Sequence[Diagnostic]) -> Verdict:
         tuple(sorted({error.code for error in own})),
         sum(item.verdict == "proved" for item in subject.judgements),
         tuple(sorted({d.rule for d in refuted})),
+        tuple(item.verdict for item in subject.judgements if item.rule == "unaligned-slice"),
         tuple(wrong),
     )
 

@@ -47,16 +47,17 @@ def _values(name: str, facts: Facts, constants: list[int]) -> list[int]:
     of = facts.multiple(name)
     steps = [math.lcm(of, _ALIGNED), *(math.lcm(of, step) for step in (1, 128, 8, 16, 32))]
     further = [*(of * step for step in _STEPS), *(value for value in constants if value > 0 and value % of == 0)]
-    return list(dict.fromkeys([*steps, *further]))
+    return [*steps, *further]
 
 
 def _alike(choices: list[list[int]]) -> Iterator[tuple[int, ...]]:
-    """All names at their first value, at their second, ..."""
+    """All names at their first value, at their second, ...: dims are often equal, or nearly so."""
     for place in range(max(map(len, choices), default=1)):
         yield tuple(values[min(place, len(values) - 1)] for values in choices)
 
 
 def _all(choices: list[list[int]]) -> Iterator[tuple[int, ...]]:
+    choices = [list(dict.fromkeys(values)) for values in choices]
     if math.prod(map(len, choices)) <= _MOST:
         yield from itertools.product(*choices)
         return

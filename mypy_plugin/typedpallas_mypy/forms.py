@@ -40,12 +40,16 @@ DATA: Final = Form("data")
 """A number that is loaded."""
 
 
+def parts(form: Form) -> Iterator[Form]:
+    """A form and everything that it is made of."""
+    yield form
+    for part in form.args:
+        yield from parts(part)
+
+
 def sizes(form: Form) -> Iterator[Size]:
     """Every size in a form."""
-    if form.size is not None:
-        yield form.size
-    for part in form.args:
-        yield from sizes(part)
+    return (part.size for part in parts(form) if part.size is not None)
 
 
 def is_simple(size: Size) -> bool:

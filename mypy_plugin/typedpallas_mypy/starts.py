@@ -10,7 +10,7 @@ from typedpallas.dims import Size
 from typedpallas_mypy import counting
 from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.forms import DATA, FREE, UNKNOWN, Form
+from typedpallas_mypy.forms import DATA, FREE, UNKNOWN, Form, parts
 from typedpallas_mypy.handlers import calls_uses
 from typedpallas_mypy.handlers.calls_source import arguments, function_name
 from typedpallas_mypy.static import Constant
@@ -145,12 +145,18 @@ class Reader:
 
     def _is_loaded(self, e: n.IndexExpr) -> bool:
         """Whether it is one 32-bit integer of a ref."""
-        kind = self.api.lookup_type(e.base) if self.api.has_type(e.base) else None
+        variable = e.base.node if isinstance(e.base, n.NameExpr) else None
+        kind = variable.type if isinstance(variable, n.Var) else None
         ref = None if kind is None else self.types.ref(kind)
-        return ref is not None and ref.dtype == "int32"
+        if ref is None or ref.dtype != "int32" or ref.shape is None:
+            return False
+        items = e.index.items if isinstance(e.index, n.TupleExpr) else [e.index]
+        return len(items) == len(ref.shape) and all(map(self.is_scalar, items))
 
     def is_scalar(self, e: n.Expression) -> bool:
         """Whether an index is one number for sure."""
+        if self._counts(e):
+            return True
         static = self.evaluator.static(e)
         if isinstance(static, Constant):
             return static.kind is int
@@ -159,3 +165,7 @@ class Reader:
         return isinstance(static, Size) or (
             value is not None and value.shape == () and value.dtype in ("int", "int32")
         )
+
+    def _counts(self, e: n.Expression) -> bool:
+        """Whether it is made of program ids, counts of loops and sizes alone: a number, whatever mypy says."""
+        return not any(part.op in ("unknown", "data") for part in parts(self.form(e)))

@@ -46,7 +46,7 @@ def judge_all(api: Any, trials: Iterable[Trial], places: Mapping[str, Place], *,
     standing: dict[_Key, list[tuple[Finding, Mapping[str, int]]]] | None = None
     for trial in trials:
         found = _refuted(trial)
-        common = set(found) if standing is None else set(found) & set(standing)
+        common = [key for key in found if standing is None or key in standing]
         standing = {key: [*(standing or {}).get(key, ()), (found[key], trial.sizes)] for key in common}
         clean = clean and not found and not _doubted(trial)
         if not standing and not clean and not is_thorough():

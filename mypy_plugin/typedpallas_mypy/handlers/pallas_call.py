@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from mypy import nodes as n
 from mypy.plugin import FunctionContext
@@ -20,8 +20,12 @@ from typedpallas_mypy.handlers.calls_bind import Binder, Given
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel, Parameter
 from typedpallas_mypy.handlers.calls_site import Part, Site
 from typedpallas_mypy.handlers.calls_source import Source
+from typedpallas_mypy.handlers.slices_judged import Layout
 from typedpallas_mypy.handlers.specs import Buffer, Spec
 from typedpallas_mypy.hooks import Hooks
+
+_CUTS: Final = frozenset(["grid", "grid_spec", "in_specs", "out_specs", "scratch_shapes"])
+"""The arguments without any of which every ref is a whole array."""
 
 
 def _hook(context: FunctionContext) -> Type:
@@ -31,20 +35,32 @@ def _hook(context: FunctionContext) -> Type:
         given = calls_site.given(context)
         site = calls_site.site(source, given, context.context) if given is not None else None
         if site is not None and given is not None:
-            kernel = _judge(context.api, source, site, context.arg_types[0][0] if context.arg_types[0] else None)
+            kind = context.arg_types[0][0] if context.arg_types[0] else None
+            kernel = _judge(context.api, source, site, kind)
             expression = given.get("kernel", site.node)
+            _judge_slices(source, site, kernel, kind, given)
             if kernel is not None:
                 bodies.judge(source, kernel, expression, aliased="input_output_aliases" in given)
-                _judge_slices(source, site, kernel, expression)
     return context.default_return_type
 
 
-def _judge_slices(source: Source, site: Site, kernel: Kernel, expression: n.Context) -> None:
-    """The parts of refs that the kernel's body takes, as the specs lay them out."""
-    function, parts = bodies.function_of(source, expression), site.parts()
-    if function is not None and source.defines(function) and parts is not None:
-        pairs = list(zip(kernel.taking(len(parts)), parts, strict=False))
-        slices_judged.launched(source.api, function, site.node, lambda: slices_layouts.of_call(pairs), hinted=False)
+def _judge_slices(
+    source: Source, site: Site, kernel: Kernel | None, kind: Type | None, given: Mapping[str, n.Expression]
+) -> None:
+    """The parts of refs that the kernel's body takes, as the specs lay them out; ``kernel``: if the call fits it."""
+    whole = not set(given) & _CUTS
+    known = kernel if kernel is not None or not whole or kind is None else calls_kernel.kernel_of(kind)
+    function = None if known is None else bodies.function_of(source, given.get("kernel", site.node))
+    if known is None or function is None or not source.defines(function):
+        return
+
+    def layouts() -> Mapping[str, Layout]:
+        parts = site.parts()
+        if parts is None:
+            return slices_layouts.of_whole(known)
+        return slices_layouts.of_call(list(zip(known.taking(len(parts)), parts, strict=False)))
+
+    slices_judged.launched(source.api, function, site.node, layouts, hinted=False)
 
 
 def _judge(api: Any, source: Source, site: Site, kind: Type | None) -> Kernel | None:
@@ -208,6 +224,6 @@ def _judge_window(api: Any, source: Source, site: Site, ref: RefFact, part: Part
     report.judge(api, event, source.types.facts, {**places, "": spec.node})
 
 
-HOOKS = Hooks(
+HOOKS: Hooks = Hooks(
     functions={calls_site.PALLAS_CALL: _hook, "pallas_call": _hook, "typedpallas._launch.pallas_call": _hook},
 )

@@ -8,7 +8,7 @@ from typedpallas.dims import Size
 from typedpallas.events import Shape
 from typedpallas.pattern import Cut, Step
 from typedpallas_mypy.forms import FREE
-from typedpallas_mypy.handlers.calls_kernel import Parameter
+from typedpallas_mypy.handlers.calls_kernel import Kernel, Parameter
 from typedpallas_mypy.handlers.calls_match import Match, Slot
 from typedpallas_mypy.handlers.calls_site import Part
 from typedpallas_mypy.handlers.slices_judged import Layout
@@ -57,6 +57,11 @@ def of_call(pairs: Sequence[tuple[Parameter, Part]]) -> dict[str, Layout]:
         elif isinstance(part.given, Spec):
             found |= dict(_of_spec(parameter, part.given, part))
     return found
+
+
+def of_whole(kernel: Kernel) -> dict[str, Layout]:
+    """The same for a call that cuts nothing."""
+    return {name: layout for parameter in kernel.required for name, layout in _whole(parameter)}
 
 
 def _of_spec(parameter: Parameter, spec: Spec, part: Part) -> list[tuple[str, Layout]]:

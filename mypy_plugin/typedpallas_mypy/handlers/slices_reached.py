@@ -8,7 +8,7 @@ from mypy import nodes as n
 
 from typedpallas_mypy import counting
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.forms import Form
+from typedpallas_mypy.forms import Form, parts
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_source import function_name
 from typedpallas_mypy.starts import Reader
@@ -102,4 +102,4 @@ class Reach:
 
 def _moves(form: Form) -> bool:
     """Whether a condition depends on what the kernel knows only when it runs."""
-    return form.op in ("program", "turn", "data") or any(_moves(part) for part in form.args)
+    return any(part.op in ("program", "turn", "data") for part in parts(form))
