@@ -73,7 +73,8 @@ class SharedSemaphore(Rule):
             expected=f"waits for all that is under way on `{event.semaphore}` first, or a semaphore of its own",
             found=f"{action}{at_step(event.step)}",
             witness=f"{where(event.given)}the copies `{event.source}` -> `{event.target}` and `{event.other}` both "
-            f"count on `{event.semaphore}`, which does not tell their bytes apart: the other may have ended, this one not",
+            f"count on `{event.semaphore}`, which does not tell their bytes apart: the other may have ended, "
+            "this one not",
             notes=unless(event.given),
             help="give each copy under way its own semaphore, as `done.at[slot]`, or wait for all of them before any "
             "buffer is used",

@@ -5,6 +5,7 @@ from benchmarks.agreement.families.accumulate import Accumulate, GpuAccumulate
 from benchmarks.agreement.families.blocks import Blocks, GpuBlocks
 from benchmarks.agreement.families.capacity import Capacity
 from benchmarks.agreement.families.copies import Copies
+from benchmarks.agreement.families.guarded import Guarded
 from benchmarks.agreement.families.matmuls import Matmul
 from benchmarks.agreement.families.mosaic_gpu import MosaicCopy, MosaicProduct
 from benchmarks.agreement.families.mosaic_gpu_memory import MosaicBuffers, MosaicPipeline
@@ -35,5 +36,6 @@ _ALL = (
     MosaicBuffers,
     MosaicPipeline,
     Pipelines,
+    Guarded,
 )
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}

@@ -6,14 +6,14 @@ holds. That it fails at one step is not enough, for a condition may be meant for
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typedpallas.events import Given
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow.claims import Claim, Early, Garbage, Hang, Left
 from typedpallas.tracing.flow.grid import Grid
-from typedpallas.tracing.flow.names import Leaf, Made, Name, Naming, constants, leaves, value
+from typedpallas.tracing.flow.names import Leaf, Made, Name, Naming, constants, parts, value
 from typedpallas.tracing.flow.numbers import exact
 from typedpallas.tracing.flow.run import NotFollowed, Question
 
@@ -27,6 +27,7 @@ _LARGE = 1 << 24
 """Constants of a kernel beyond this are no counts."""
 _TURNS = (1, 2, 3, 9)
 _TRIED = (0, 1, 2, 3, 4, 8, 9, -1)
+_PROBES = (0, 1, 5, 200)
 _BUCKETS = (0, 1, 2, 3, 8)
 """Numbers of turns that are told apart; more than the last are alike."""
 
@@ -140,6 +141,7 @@ class _Cases:
         assert root is not None
         cases = [case for case in self._at(root, question) if _goes(case.answers[question], way)]
         cases.sort(key=lambda case: (case.value < 0, abs(case.value)))
+        cases = [case for case in cases if case.value >= 0] or cases
         found: dict[_Key, _Case] = {}
         for k, case in enumerate(cases):
             said = self._said(case)
@@ -160,7 +162,7 @@ class _Cases:
         """The questions that a root decides."""
         if isinstance(root, tuple):
             return [question]
-        return [q for q in self._questions if q.name is not None and exact(value(q.name, {root: 0})) is not None]
+        return [q for q in self._questions if q.name is not None and _decides(root, q.name)]
 
     def _said(self, case: _Case) -> Mapping[_Key, Claim]:
         if case.said is None:
@@ -168,7 +170,7 @@ class _Cases:
         return case.said
 
     def _walked(self, root: _Root, number: int) -> dict[_Key, Claim]:
-        naming = Naming(self._naming.written, self._naming.moving)
+        naming = replace(self._naming, here=None)
         if isinstance(root, tuple):
             naming.turns = {root: number}
         else:
@@ -197,22 +199,19 @@ def _root_and_name(question: Question) -> tuple[_Root, Name | None] | None:
 
 
 def _root(question: Question) -> _Root | None:
-    """What a question hangs on: one number that was loaded, the turns of a loop, or the condition itself."""
+    """What a question hangs on: the least that decides it; the turns of a loop where that is its whole condition."""
     name = question.name
     if name is None:
         return None
-    made_of = list(dict.fromkeys(leaves(name)))
-    if len(made_of) == 1 and made_of[0].kind in ("i", "u"):
-        return made_of[0]
-    if question.turn is not None:
-        bound = _bound(name)
-        return question.place if bound is None else bound
-    while isinstance(name, Made) and name.operation[0] in ("convert_element_type", "not"):
-        inner = name.parts[0]
-        if not isinstance(inner, Leaf | Made):
-            return None
-        name = inner
-    return name if name.kind in ("b", "i", "u") else None
+    found = min((part for part in parts(name) if _decides(part, name)), key=lambda part: part.depth, default=None)
+    if question.turn is not None and (found is None or found.kind == "b"):
+        return question.place
+    return found if found is not None and found.kind in ("b", "i", "u") else None
+
+
+def _decides(part: Name, name: Name) -> bool:
+    """Whether a number is known where a part of its name is."""
+    return all(exact(value(name, {part: number})) is not None for number in ((0, 1) if part.kind == "b" else _PROBES))
 
 
 def _bound(name: Name) -> Name | None:

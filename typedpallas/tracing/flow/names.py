@@ -13,8 +13,8 @@ from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow import numbers
 from typedpallas.tracing.flow.numbers import Number, exact
 
-_MOST = 64
-"""Parts of a name; what has more stays without one."""
+_DEEPEST = 40
+"""Operations one after the other in a name; what has more stays without one."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,19 @@ class Leaf:
     key: tuple[Any, ...]
     kind: str = field(compare=False)
     label: str = field(default="", compare=False)
-    size: int = field(default=1, compare=False)
+    depth: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Made:
-    """What an operation makes of others."""
+    """What an operation makes of others. What is made alike is one object, of all the walks of a kernel."""
 
     operation: tuple[str, ...]
     parts: "tuple[Name | int | float, ...]"
-    kind: str = field(compare=False)
-    size: int = field(compare=False)
-    eqn: Any = field(compare=False)
-    steps: bool = field(default=False, compare=False)
+    kind: str
+    depth: int
+    eqn: Any
+    steps: bool = False
     """Whether it also hangs on the grid step, or on the turn of a loop."""
 
 
@@ -58,37 +58,38 @@ def _steps(name: "Name | None") -> bool:
     return name is STEP or (isinstance(name, Made) and name.steps)
 
 
-def leaves(name: "Name | float") -> Iterator[Leaf]:
-    """What a name is made of."""
-    if isinstance(name, Leaf):
-        yield name
-    elif isinstance(name, Made):
-        for part in name.parts:
-            yield from leaves(part)
+def parts(*names: "Name | float") -> "dict[Name, None]":
+    """Names, and what they are made of."""
+    found: dict[Name, None] = {}
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if isinstance(name, Leaf | Made) and name not in found:
+            found[name] = None
+            todo.extend(name.parts if isinstance(name, Made) else ())
+    return found
 
 
-def constants(name: "Name | float") -> Iterator[int]:
+def constants(name: "Name") -> Iterator[int]:
     """The whole numbers in a name."""
-    if isinstance(name, int):
-        yield name
-    for part in name.parts if isinstance(name, Made) else ():
-        yield from constants(part)
+    for part in parts(name):
+        yield from (number for number in (part.parts if isinstance(part, Made) else ()) if isinstance(number, int))
 
 
 def value(name: "Name | float", known: "Mapping[Name, int]") -> Number:
     """What it is where others are known."""
-    if isinstance(name, int):
-        return name, name
-    if isinstance(name, float):
-        return None
-    if name in known:
-        return known[name], known[name]
-    if isinstance(name, Leaf):
-        return None
-    parts = [value(part, known) for part in name.parts]
-    if name.operation[0] == "not":
-        return numbers.negated(name.eqn, parts[0])
-    return numbers.result(name.eqn, parts)
+    found: dict[Any, Number] = {part: (number, number) for part, number in known.items()}
+
+    def of(part: "Name | float") -> Number:
+        if isinstance(part, int):
+            return part, part
+        if isinstance(part, Made) and part not in found:
+            operands = [of(operand) for operand in part.parts]
+            negates = part.operation[0] == "not"
+            found[part] = numbers.negated(part.eqn, operands[0]) if negates else numbers.result(part.eqn, operands)
+        return found.get(part)
+
+    return of(name)
 
 
 @dataclass
@@ -105,6 +106,7 @@ class Naming:
     assumed: "Mapping[Name, int]" = field(default_factory=dict)
     turns: Mapping[Any, int] = field(default_factory=dict)
     here: tuple[Any, ...] | None = None
+    made: dict[Any, Made] = field(default_factory=dict)
 
     def inside(self, *more: Any) -> tuple[Any, ...] | None:
         """The place of what is inside this one."""
@@ -126,11 +128,13 @@ class Naming:
             return found, STEP if steps and exact(found) is not None else None
         parts = [self._part(atom, *operand) for atom, operand in zip(eqn.invars, operands, strict=True)]
         known = [part for part in parts if part is not None]
-        size = 1 + sum(part.size for part in known if isinstance(part, Leaf | Made))
-        if len(known) < len(parts) or size > _MOST or eqn.effects:
+        depth = 1 + max((part.depth for part in known if isinstance(part, Leaf | Made)), default=0)
+        if len(known) < len(parts) or depth > _DEEPEST or eqn.effects:
             return self.settled(found, self.leaf(eqn.outvars[0]))
         operation = eqn.primitive.name, str(eqn.outvars[0].aval.dtype), str(sorted(eqn.params.items(), key=str))
-        return self.settled(found, Made(operation, tuple(known), _kind(eqn.outvars[0]), size, eqn, steps))
+        key = operation, tuple(known)
+        name = self.made.setdefault(key, Made(*key, _kind(eqn.outvars[0]), depth, eqn, steps))
+        return self.settled(found, name)
 
     def _part(self, atom: Any, number: Number, name: "Name | None") -> "Name | float | None":
         known = exact(number)
