@@ -50,7 +50,7 @@ class Operands:
 
 @record(frozen=True, kw_only=True)
 class Argument:
-    """What a launch gives to one kernel parameter. ``ref`` is the parameter as annotated."""
+    """What a launch gives to one kernel parameter, or a call to one of a helper. ``ref`` is it as annotated."""
 
     kernel: str
     ref: RefFact
@@ -60,8 +60,9 @@ class Argument:
     dtype: str | None = None
     block: Shape | None = None
     """What the kernel sees, squeezed dims left out. Elements."""
-    what: Literal["block", "array"] = "block"
-    """Whether ``block`` is what the kernel sees, or the whole array beside the pattern's own numbers."""
+    what: Literal["block", "array", "argument"] = "block"
+    """Whether ``block`` is what the kernel sees, the whole array beside the pattern's own numbers, or what a call of a
+    helper passes."""
     windowed: bool | None = None
     """Whether it moves with the grid."""
     sizes: Mapping[str, Size] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas import solve
 from typedpallas.dims import Size
-from typedpallas.events import Access, Context, Event, Operation
+from typedpallas.events import Access, Argument, Context, Event, Operation, Shape
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules._shapes import shown
 from typedpallas.rules.base import Example, Finding, Rule
@@ -26,7 +26,7 @@ def _module(value: str) -> str:
 
 
 class ShapeMismatch(Rule):
-    """Shapes that do not fit: a value and the part of a ref that it is stored to, or the operands of an operation.
+    """Shapes that do not fit: a value and the part of a ref that it is stored to, operands, a helper's arguments.
 
     A store to a ref broadcasts nothing, not even a scalar: the value has exactly the shape that the index selects.
 
@@ -34,7 +34,7 @@ class ShapeMismatch(Rule):
     """
 
     slug = "shape-mismatch"
-    judges = (Access, Operation)
+    judges = (Access, Operation, Argument)
     message = "{what}: expected {expected}, found {found}"
     example = Example(
         bad=_module("jnp.max(x[...], axis=1)"),
@@ -48,6 +48,10 @@ class ShapeMismatch(Rule):
             if event.kind == "shape":
                 yield self._operation(event)
             return
+        if isinstance(event, Argument):
+            if event.what == "argument":
+                yield from self._argument(event, context)
+            return
         assert isinstance(event, Access)
         if event.op == "store" and event.moved is not None and event.value_shape is not None:
             yield from self._store(event, context)
@@ -59,6 +63,21 @@ class ShapeMismatch(Rule):
             found=", ".join(f"`{operand}`" for operand in event.operands) or "shapes that do not",
             notes=(f"{event.by} says: {event.refusal}",),
             help=_operation_help(event),
+        )
+
+    def _argument(self, event: Argument, context: Context) -> Iterator[Finding]:
+        if event.ref.shape is None or event.block is None:
+            return
+        differing = _differing(event.ref.shape, event.block, context)
+        if differing is None:
+            return
+        yield self.refuted(
+            what=f"`{event.ref.name}` of `{event.kernel}` gets another shape than its annotation",
+            expected=f"`{shown(event.ref.shape, event.ref.dtype)}`",
+            found=f"`{shown(event.block, event.dtype)}`",
+            witness=differing,
+            notes=tuple(f"`{name}` is {event.sizes.get(name, name)}, {o}" for name, o in event.origins.items()),
+            help=f"pass an array or a part of that shape, or annotate `{event.ref.name}` for others",
         )
 
     def _store(self, event: Access, context: Context) -> Iterator[Finding]:
@@ -88,6 +107,17 @@ class ShapeMismatch(Rule):
             blame="value",
             help=_store_help(event),
         )
+
+
+def _differing(wanted: Shape, given: Shape, context: Context) -> str | None:
+    """How two shapes certainly differ, in numbers."""
+    if len(wanted) != len(given):
+        return f"rank {len(wanted)} against {len(given)}"
+    for axis, (want, have) in enumerate(zip(wanted, given, strict=True)):
+        verdict = None if want is None or have is None else solve.equal(want, have, context.facts)
+        if want is not None and have is not None and isinstance(verdict, solve.Refuted):
+            return _numbers(axis, want, have, verdict.witness)
+    return None
 
 
 def _numbers(axis: int, want: Size, have: Size, witness: object) -> str:

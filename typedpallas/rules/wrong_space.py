@@ -40,8 +40,8 @@ class WrongSpace(Rule):
     """A launch places a buffer in another memory space than the kernel's annotation says.
 
     What a kernel may do with a ref follows from its space, and the annotation is what the body was checked
-    against. The portable spaces accept what their backend makes of them, and `HBM` and `ANY` are one here: both
-    are reached by copies only.
+    against; the same goes for a ref that a call passes to a helper. The portable spaces accept what their backend
+    makes of them, and `HBM` and `ANY` are one here: both are reached by copies only.
 
     Machines: all. Source: the kernel's own signature; a block spec of `pl.pallas_call` without `memory_space` is
     VMEM on TPU.

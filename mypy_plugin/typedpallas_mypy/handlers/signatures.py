@@ -33,6 +33,8 @@ from typedpallas.events import DimSize
 from typedpallas.records import record
 from typedpallas_mypy import names, report, scope
 from typedpallas_mypy.facts import ANY, Types, multiple_of
+from typedpallas_mypy.handlers import helper_arguments
+from typedpallas_mypy.handlers.helper_arguments import Passed, Solved
 from typedpallas_mypy.hooks import Hook, Hooks
 
 type SignatureContext = FunctionSigContext | MethodSigContext
@@ -83,7 +85,7 @@ def _solved(context: SignatureContext) -> CallableType:
         for expression in expressions:
             solving.pair(position, get_proper_type(formal), expression)
     solving.solve()
-    return solving.applied(signature)
+    return helper_arguments.judged(context, solving.types, solving.applied(signature), solving.passed, solving.solved)
 
 
 @record(frozen=True)
@@ -103,6 +105,8 @@ class _Solving:
     types: Types
     dims: list[_Dim] = field(default_factory=list)
     solution: dict[TypeVarId, Type] = field(default_factory=dict)
+    passed: list[Passed] = field(default_factory=list)
+    solved: dict[TypeVarId, Solved] = field(default_factory=dict)
     gradual: dict[int, Type] = field(default_factory=dict)
     """Formals by position that take a plain array: what is passed is of unknown shape."""
 
@@ -116,6 +120,7 @@ class _Solving:
         if formal.type.fullname == names.BLOCK and actual.type.fullname == names.ARRAY:
             self.gradual[position] = actual
             return
+        self.passed.append(Passed(position, actual, expression))
         wanted, given = self._arguments(formal), self._arguments(actual)
         if wanted is not None and given is not None and len(wanted) == len(given):
             self.dims += [_Dim(w, g, expression) for w, g in zip(wanted, given, strict=True)]
@@ -145,6 +150,7 @@ class _Solving:
 
     def _bind_size(self, parameter: TypeVarType, size: Size, dim: _Dim) -> None:
         self.solution[parameter.id] = self.types.dim(size)
+        self.solved[parameter.id] = Solved(parameter.name, size, dim.place)
         event = DimSize(
             dim=parameter.name, size=size, origin="what this argument has", multiple=multiple_of(parameter)
         )

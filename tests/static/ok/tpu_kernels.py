@@ -45,10 +45,10 @@ def kernel[BM: Multiple[L[8]], BN: Multiple[L[128]]](
     both.set(x.get() + len(x) + x.ndim + x.size)
 
 
-def copies[M: Dim, N: Dim](
-    table: In[HBM, f32, M, N],
-    anywhere: In[ANY, f32, M, N],
-    o: Out[HBM, f32, M, N],
+def copies[M: Dim](
+    table: In[HBM, f32, M, L[128]],
+    anywhere: In[ANY, f32, M, L[128]],
+    o: Out[HBM, f32, M, L[128]],
     stage: Scratch[VMEM, f32, L[8], L[128]],
     done: Scratch[DMA],
     many: Scratch[DMA, L[2]],

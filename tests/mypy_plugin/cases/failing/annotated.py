@@ -36,8 +36,8 @@ def row[R: Dim, N: Dim](x: Ref[VMEM, f32, R, N], i: int) -> Block[f32, N]:
 
 
 def calls[R: Dim, N: Dim](x: In[VMEM, f32, R, N], odd: Block[f32, L[255], L[8]], y: Block[f32, L[100]]) -> None:
-    halved(odd)  # E: arg-type
+    halved(odd)  # E: shape-mismatch
     aligned(y)  # E: not-a-multiple
     aligned(x[0])
-    equal(y, x[0])  # E: arg-type
+    equal(y, x[0])  # E: shape-mismatch
     equal(x[0], row(x, 3))
