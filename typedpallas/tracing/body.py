@@ -1,7 +1,7 @@
 """What a kernel's body does: every load, store and operation, through loops, branches and scoped buffers."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,13 +44,23 @@ class _Scope:
     """The variables that come from memory or from program ids."""
     semantics: Any = None
     """Which of Mosaic GPU's lowerings the kernel asks for; none elsewhere."""
-    place: Place = field(default_factory=Place)
-    """The line of the equation around it."""
+    around: "tuple[_Scope, Any] | None" = None
+    """The equation around it, with the scope that it is in."""
+    kept: dict[int, RefFact] = field(default_factory=dict)
+    """The refs that were met, by their `id`."""
 
     def place_of(self, eqn: Any) -> Place:
         """An equation's line; that of the equation around it where no person wrote it, as in `pltpu.sync_copy`."""
         found = jaxapi.place(eqn)
-        return found if found.file else self.place
+        if found.file or self.around is None:
+            return found
+        scope, outer = self.around
+        return scope.place_of(outer)
+
+    def number(self, ref: RefFact) -> int:
+        """A number that tells a ref from the others of the kernel."""
+        self.kept.setdefault(id(ref), ref)
+        return id(ref)
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
@@ -73,15 +83,17 @@ def sizes(shape: tuple[int | None, ...] | None) -> Shape | None:
 
 def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
     for eqn in jaxpr.eqns:
-        name = eqn.primitive.name
+        name, on_data = eqn.primitive.name, uses_data.depends(eqn, scope.data)
+        place = functools.partial(scope.place_of, eqn)
         if name in _ACCESSES:
-            yield from _access(eqn, scope)
+            yield from _access(eqn, scope, place)
         else:
-            yield Located(_applied(eqn, scope), scope.place_of(eqn), scope.kernel)
+            kind = None if name in _CONTROL else _kind(eqn, on_data)
+            yield Located(functools.partial(_applied, eqn, scope, on_data), place, scope.kernel, kind)
         if name in _COPIES:
             for event in _COPIES[name](eqn, scope.refs):
-                yield Located(event, scope.place_of(eqn), scope.kernel)
-        if uses_data.depends(eqn, scope.data):
+                yield Located(event, place, scope.kernel)
+        if on_data:
             scope.data.update(eqn.outvars)
         if name not in _WITH_FUNCTION:
             for inner in jaxapi.inner_jaxprs(eqn):
@@ -100,7 +112,7 @@ def _placements(inner: Any, scope: _Scope, eqn: Any) -> Iterator[Located]:
             yield Located(placement, scope.place_of(eqn), scope.kernel)
 
 
-def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
+def _access(eqn: Any, scope: _Scope, place: Callable[[], Place]) -> Iterator[Located]:
     """A load or store.
 
     JAX has checked the value against the view that it goes to, so its shape is what the index selects, and its type
@@ -111,21 +123,40 @@ def _access(eqn: Any, scope: _Scope) -> Iterator[Located]:
     if ref is None:
         return
     moved = (eqn.outvars[0] if stored is None else stored).aval
+    kind = "access", scope.number(ref), stored is None, moved.shape, moved.dtype
+    yield Located(functools.partial(_moved, ref, moved, stored is None), place, scope.kernel, kind)
+    dtypes = jaxapi.index_dtypes(eqn)
+    if dtypes:
+        rank = len(ref.shape or ())
+        index = Index(name=ref.name, given=rank, rank=rank, dtypes=dtypes)
+        yield Located(index, place, scope.kernel, ("index", rank, dtypes))
+
+
+def _moved(ref: RefFact, moved: Any, loaded: bool) -> Access:
+    """The event of a load or a store; ``moved``: JAX's type of what is loaded or stored."""
     shape, dtype = sizes(jaxapi.shape_of(moved)), jaxapi.dtype_name(moved)
     ref = replace(ref, dtype=dtype)
-    if stored is None:
-        event = Access(op="load", ref=ref, moved=shape)
-    else:
-        event = Access(op="store", ref=ref, moved=shape, value_shape=shape, value_dtype=dtype)
-    place = scope.place_of(eqn)
-    yield Located(event, place, scope.kernel)
-    rank = len(ref.shape or ())
-    index = Index(name=ref.name, given=rank, rank=rank, dtypes=jaxapi.index_dtypes(eqn))
-    if index.dtypes:
-        yield Located(index, place, scope.kernel)
+    if loaded:
+        return Access(op="load", ref=ref, moved=shape)
+    return Access(op="store", ref=ref, moved=shape, value_shape=shape, value_dtype=dtype)
 
 
-def _applied(eqn: Any, scope: _Scope) -> Applied:
+def _kind(eqn: Any, on_data: bool) -> Hashable:
+    """What two operations have in common that are judged alike; none where JAX's parameters can't be compared."""
+    types = tuple([None if jaxapi.is_ref(atom.aval) else _type(atom.aval) for atom in (*eqn.invars, *eqn.outvars)])
+    kind = eqn.primitive, len(eqn.invars), types, tuple(eqn.params.items()), on_data
+    try:
+        hash(kind)
+    except TypeError:
+        return None
+    return kind
+
+
+def _type(aval: Any) -> tuple[Any, Any]:
+    return getattr(aval, "shape", None), getattr(aval, "dtype", None)
+
+
+def _applied(eqn: Any, scope: _Scope, on_data: bool) -> Applied:
     return Applied(
         primitive=eqn.primitive.name,
         operands=tuple(_arrays(eqn.invars)),
@@ -133,7 +164,7 @@ def _applied(eqn: Any, scope: _Scope) -> Applied:
         parameters=eqn.params,
         lowered=jaxapi.has_lowering(eqn, scope.backend, scope.semantics),
         known=not any(jaxapi.is_ref(atom.aval) for atom in eqn.invars) or jaxapi.is_known_on_refs(eqn),
-        on_data=uses_data.depends(eqn, scope.data),
+        on_data=on_data,
     )
 
 
@@ -164,7 +195,7 @@ def _entered(eqn: Any, inner: Any, scope: _Scope) -> _Scope:
     if scoped:
         refs.update(_allocated(inner, scope))
     data = uses_data.inner(inputs, outer, scope.data)
-    return replace(scope, refs=refs, data=data, place=scope.place_of(eqn))
+    return replace(scope, refs=refs, data=data, around=(scope, eqn))
 
 
 def outer_operands(eqn: Any, inner: Any) -> list[Any]:

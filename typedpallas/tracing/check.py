@@ -1,6 +1,6 @@
 """`tp.check`: trace a function for each target, judge what its kernels do, report."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -187,9 +187,15 @@ def judge(kernel: KernelCall, target: Target | None) -> Iterator[Diagnostic]:
 def _said(seen: Iterable[Located], context: Context) -> Iterator[Diagnostic]:
     """What the rules say about these events."""
     name = None if context.target is None else context.target.name
+    quiet: set[Hashable] = set()
     for located in seen:
-        for finding in rules.judge(located.event, context):
+        if located.kind is not None and located.kind in quiet:
+            continue
+        findings = list(rules.judge(located.event, context))
+        for finding in findings:
             yield diagnose(finding, level="trace", target=name, place=located.place, kernel=located.kernel)
+        if not findings and located.kind is not None:
+            quiet.add(located.kind)
 
 
 def events(kernel: KernelCall, context: Context) -> Iterator[Located]:

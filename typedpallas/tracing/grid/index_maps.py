@@ -1,5 +1,6 @@
 """The index maps of a kernel's operands over its grid, and what the body does where they go."""
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -39,7 +40,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
         if operand.mapping is None or operand.array is None or operand.block is None or operand.role == "scratch":
             continue
         event = _event(kernel, grid, position, operand, tables)
-        place = _place(kernel, operand)
+        place = functools.partial(_place, kernel, operand)
         located = Located(event, place, kernel.name)
         if event.prefetched:
             yield from (Located(read, place, kernel.name) for read in index_tables.reads(kernel, operand))
@@ -59,7 +60,7 @@ def _together(tabled: list[Located]) -> Located:
     maps = [event for _, event in pairs if event.in_range == pairs[0][1].in_range]
     reads = tuple(dict.fromkeys(name for event in maps for name in event.reads))
     event = replace(maps[0], reads=reads, alike=tuple(event.name for event in maps[1:]))
-    return replace(first, event=event) if others else first
+    return Located(event, first.place, first.kernel) if others else first
 
 
 def _place(kernel: KernelCall, operand: Operand) -> Place:
