@@ -1,9 +1,9 @@
-"""What a kernel's body does to one output at each grid point: when it loads, when it stores, where, and what.
+"""What a kernel's body does to its outputs at each grid point: when it loads, when it stores, where, and what.
 
 Conditions and indices that follow from program ids are known at every point; whatever depends on data is not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ OLD = -1
 """Stands, among grid axes, for the old content of the output."""
 DATA = -2
 """Stands, among grid axes, for data whose origin is not followed."""
+_FIRST_OLD = -3
+"""Stands for the old content of the operand at position 0, while outputs are told apart; below it the others."""
 _LOADS = ("get", "masked_load")
 _STORES = ("swap", "addupdate", "masked_swap")
 _INLINED = ("pjit", "jit", "closed_call")
@@ -49,7 +51,8 @@ class _State:
     depends: dict[Any, frozenset[int]]
     refs: dict[Any, frozenset[int]]
     """Each ref to the grid axes that its block moves along."""
-    output: Any
+    outputs: dict[Any, int]
+    """The outputs' refs, with their positions among the operands."""
     when: Ints | None
     looped: bool = False
     runs: dict[Any, Ints] = field(default_factory=dict)
@@ -60,50 +63,76 @@ class _State:
 
 @dataclass
 class Body:
-    """Every touch of one output, in program order, at ``points`` grid points."""
+    """Every touch of one output, in program order."""
 
-    grid: grid_values.Walked
-    points: int
     touches: list[Touch] = field(default_factory=list)
     selects_old: bool = False
     """Whether old content goes through a select, which may drop it."""
 
 
-def touches(jaxpr: Any, output: int, moves: Sequence[frozenset[int]], grid: grid_values.Walked, points: int) -> Body:
-    """The body's touches of its operand number ``output``; ``moves`` has each operand's axes."""
-    body = Body(grid, points)
+@dataclass
+class _Bodies:
+    """Those of all outputs, by their positions, at ``points`` grid points."""
+
+    grid: grid_values.Walked
+    points: int
+    moves: Sequence[frozenset[int]]
+    found: dict[int, Body]
+
+    def depends(self, origin: frozenset[int], output: int) -> frozenset[int]:
+        """What a value is computed from, as one output sees it: another one is a ref like any."""
+        found: set[int] = set()
+        for part in origin:
+            position = _FIRST_OLD - part
+            if position < 0:
+                found.add(part)
+            elif position == output:
+                found.add(OLD)
+            else:
+                found |= self.moves[position]
+        return frozenset(found)
+
+
+def touches(
+    jaxpr: Any, outputs: Sequence[int], moves: Sequence[frozenset[int]], grid: grid_values.Walked, points: int
+) -> dict[int, Body]:
+    """The body's touches of its operands number ``outputs``; ``moves`` has each operand's axes."""
+    bodies = _Bodies(grid, points, moves, {output: Body() for output in outputs})
     refs = dict(zip(jaxpr.invars, moves, strict=True))
-    state = _State({}, {}, refs, jaxpr.invars[output], np.ones(points, dtype=bool))
-    _walk(jaxpr, state, body)
-    return body
+    own = {jaxpr.invars[output]: output for output in outputs}
+    _walk(jaxpr, _State({}, {}, refs, own, np.ones(points, dtype=bool)), bodies)
+    return bodies.found
 
 
-def _walk(jaxpr: Any, state: _State, body: Body) -> None:
+def _walk(jaxpr: Any, state: _State, bodies: _Bodies) -> None:
     used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if not jaxapi.is_literal(atom)} | {
         atom for atom in jaxpr.outvars if not jaxapi.is_literal(atom)
     }
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
-        state.env.update(zip(eqn.outvars, grid_values.results(eqn, state.env, body.grid), strict=True))
-        _note_run(eqn, state, body)
-        depends = _depends(eqn, state)
-        if name == "select_n" and OLD in depends:
-            body.selects_old = True
+        state.env.update(zip(eqn.outvars, grid_values.results(eqn, state.env, bodies.grid), strict=True))
+        _note_run(eqn, state, bodies)
         inner = list(jaxapi.inner_jaxprs(eqn))
+        depends = _depends(eqn, state, bool(inner))
+        if name == "select_n":
+            for output in (_FIRST_OLD - part for part in depends if part <= _FIRST_OLD):
+                bodies.found[output].selects_old = True
         if name == "cond":
-            _branches(eqn, inner, state, body)
+            _branches(eqn, inner, state, bodies)
         elif name == "run_scoped" and inner:
-            _enter(inner[0], list(inner[0].constvars), eqn.invars, state, body)
+            _enter(inner[0], list(inner[0].constvars), eqn.invars, state, bodies)
         elif name in _INLINED and inner and len(inner[0].invars) == len(eqn.invars):
-            _enter(inner[0], list(inner[0].invars), eqn.invars, state, body)
+            _enter(inner[0], list(inner[0].invars), eqn.invars, state, bodies)
         elif name == "scan" and len(inner) == 1 and len(inner[0].invars) == len(eqn.invars):
-            _loop(inner[0], eqn, state, body)
-        elif any(atom is state.output for atom in eqn.invars):
-            _touch(eqn, name, state, body, used)
-        state.depends.update({var: depends for var in eqn.outvars})
+            _loop(inner[0], eqn, state, bodies)
+        else:
+            for atom in dict.fromkeys(atom for atom in eqn.invars if jaxapi.is_ref(atom.aval)):
+                if atom in state.outputs:
+                    _touch(eqn, atom, state, bodies, used)
+        state.depends.update(dict.fromkeys(eqn.outvars, depends))
 
 
-def _depends(eqn: Any, state: _State) -> frozenset[int]:
+def _depends(eqn: Any, state: _State, nested: bool) -> frozenset[int]:
     """What an equation's results are computed from."""
     name = eqn.primitive.name
     found: set[int] = set()
@@ -113,19 +142,19 @@ def _depends(eqn: Any, state: _State) -> frozenset[int]:
         if jaxapi.is_literal(atom):
             continue
         if atom in state.refs:
-            found |= {OLD} if atom is state.output else state.refs[atom]
+            found |= {_FIRST_OLD - state.outputs[atom]} if atom in state.outputs else state.refs[atom]
         found |= state.depends.get(atom, frozenset())
-    if list(jaxapi.inner_jaxprs(eqn)) and name not in ("pjit", "jit"):
+    if nested and name not in ("pjit", "jit"):
         found.add(DATA)
     return frozenset(found)
 
 
-def _enter(inner: Any, variables: list[Any], operands: Sequence[Any], state: _State, body: Body) -> None:
+def _enter(inner: Any, variables: list[Any], operands: Sequence[Any], state: _State, bodies: _Bodies) -> None:
     """Walk a jaxpr whose inputs are these operands."""
     env: dict[Any, grid_values.Value] = {}
     depends: dict[Any, frozenset[int]] = {}
     refs: dict[Any, frozenset[int]] = {}
-    output = None
+    outputs: dict[Any, int] = {}
     for var, atom in zip(variables, operands, strict=True):
         env[var] = None if state.looped else grid_values.read(state.env, atom)
         if jaxapi.is_literal(atom):
@@ -133,34 +162,37 @@ def _enter(inner: Any, variables: list[Any], operands: Sequence[Any], state: _St
         depends[var] = state.depends.get(atom, frozenset()) | ({DATA} if state.looped else frozenset())
         if atom in state.refs:
             refs[var] = state.refs[atom]
-        output = var if atom is state.output else output
-    entered = _State(env, depends, refs, output, state.when, state.looped)
-    _walk(inner, entered, body)
+        if atom in state.outputs:
+            outputs[var] = state.outputs[atom]
+    entered = _State(env, depends, refs, outputs, state.when, state.looped)
+    _walk(inner, entered, bodies)
 
 
-def _loop(inner: Any, eqn: Any, state: _State, body: Body) -> None:
+def _loop(inner: Any, eqn: Any, state: _State, bodies: _Bodies) -> None:
     """A loop of known length runs its body; what it carries is not followed."""
     if not eqn.params["length"]:
         return
-    outer = _State(state.env, state.depends, state.refs, state.output, state.when, looped=True)
-    _enter(inner, list(inner.invars), eqn.invars, outer, body)
+    outer = _State(state.env, state.depends, state.refs, state.outputs, state.when, looped=True)
+    _enter(inner, list(inner.invars), eqn.invars, outer, bodies)
 
 
-def _branches(eqn: Any, inner: list[Any], state: _State, body: Body) -> None:
+def _branches(eqn: Any, inner: list[Any], state: _State, bodies: _Bodies) -> None:
     which = grid_values.read(state.env, eqn.invars[0])
     for number, branch in enumerate(inner):
         when: Ints | None = None
         if which is not None and state.when is not None:
-            when = state.when & np.broadcast_to(which.astype(int) == number, (body.points,))
-        entered = _State(state.env, state.depends, state.refs, state.output, when, state.looped)
-        _enter(branch, list(branch.invars), eqn.invars[1:], entered, body)
+            when = state.when & np.broadcast_to(which.astype(int) == number, (bodies.points,))
+        entered = _State(state.env, state.depends, state.refs, state.outputs, when, state.looped)
+        _enter(branch, list(branch.invars), eqn.invars[1:], entered, bodies)
 
 
-def _touch(eqn: Any, name: str, state: _State, body: Body, used: set[Any]) -> None:
-    if name not in (*_LOADS, *_STORES) or jaxapi.accessed(eqn)[0] is not state.output:
+def _touch(eqn: Any, ref: Any, state: _State, bodies: _Bodies, used: set[Any]) -> None:
+    name, output = eqn.primitive.name, state.outputs[ref]
+    body = bodies.found[output]
+    if name not in (*_LOADS, *_STORES) or jaxapi.accessed(eqn)[0] is not ref:
         body.touches.append(Touch("other", state.when))
         return
-    starts, sizes, whole = _where(eqn, state, body)
+    starts, sizes, whole = _where(eqn, state, bodies.points)
     masked = grid_indices.is_masked(eqn)
     value = jaxapi.accessed(eqn)[1]
     if value is None:
@@ -170,11 +202,11 @@ def _touch(eqn: Any, name: str, state: _State, body: Body, used: set[Any]) -> No
     if adds or any(var in used for var in eqn.outvars):
         body.touches.append(Touch("load", state.when, whole, starts, sizes, masked))
     origin = frozenset() if jaxapi.is_literal(value) else state.depends.get(value, frozenset())
-    origin |= {OLD} if adds else frozenset()
+    origin = bodies.depends(origin, output) | ({OLD} if adds else frozenset())
     body.touches.append(Touch("store", state.when, whole, starts, sizes, masked, origin))
 
 
-def _where(eqn: Any, state: _State, body: Body) -> tuple[tuple[Ints, ...] | None, tuple[int, ...], bool]:
+def _where(eqn: Any, state: _State, points: int) -> tuple[tuple[Ints, ...] | None, tuple[int, ...], bool]:
     """First element and size along each axis, and whether all of the block is taken; none where it is masked."""
     masked = grid_indices.is_masked(eqn)
     index = grid_indices.indexed(eqn, state.runs)
@@ -187,7 +219,7 @@ def _where(eqn: Any, state: _State, body: Body) -> tuple[tuple[Ints, ...] | None
         value = _start(start, state)
         if value is None:
             return None, (), False
-        starts.append(np.broadcast_to(value, (body.points,)))
+        starts.append(np.broadcast_to(value, (points,)))
         whole = whole and size == extent and not np.any(value)
     return tuple(starts), tuple(size for _, size in index), whole
 
@@ -198,14 +230,14 @@ def _start(start: Any, state: _State) -> grid_values.Value:
     return state.runs.get(start) if grid_indices.is_vector(start) else grid_values.read(state.env, start)
 
 
-def _note_run(eqn: Any, state: _State, body: Body) -> None:
+def _note_run(eqn: Any, state: _State, bodies: _Bodies) -> None:
     """Remember what an equation makes if that is a vector ``start + arange(n)``."""
     aval = getattr(eqn.outvars[0], "aval", None) if len(eqn.outvars) == 1 else None
     if len(getattr(aval, "shape", ())) != 1 or np.dtype(getattr(aval, "dtype", "f4")).kind not in "iu":
         return
     name, out = eqn.primitive.name, eqn.outvars[0]
     if name == "iota":
-        state.runs[out] = np.zeros(body.points, dtype=np.int64)
+        state.runs[out] = np.zeros(bodies.points, dtype=np.int64)
     elif name == "broadcast_in_dim" and eqn.invars[0].aval.shape == ():
         state.spread[out] = grid_values.read(state.env, eqn.invars[0])
     elif name == "convert_element_type" and not jaxapi.is_literal(eqn.invars[0]) and eqn.invars[0] in state.runs:
@@ -216,80 +248,3 @@ def _note_run(eqn: Any, state: _State, body: Body) -> None:
             offset = grid_values.read(state.env if scalar else state.spread, other)
             if not jaxapi.is_literal(run) and run in state.runs and offset is not None:
                 state.runs[out] = state.runs[run] + offset
-
-
-def stored_together(body: Body, ids: Ints, points: Ints, axes: Mapping[int, int]) -> Tri:
-    """Whether two points that share a block (equal ``ids``) store different values to the same elements of it.
-
-    Args:
-        body: the touches.
-        ids: each point's block as one number.
-        points: the grid points themselves, a row for each.
-        axes: the grid axes whose points may run at once, and how the body counts them.
-    """
-    verdict: Tri = "no"
-    for touch in body.touches:
-        if touch.kind == "load":
-            continue
-        if touch.kind == "other" or touch.when is None or touch.starts is None:
-            verdict = "unknown"
-            continue
-        at = np.nonzero(touch.when)[0]
-        keys = np.stack([ids[at], *(start[at] for start in touch.starts)], axis=1)
-        if len(np.unique(keys, axis=0)) == len(keys):
-            verdict = verdict if touch.whole or _one_size_apart(keys, touch) else "unknown"
-        elif touch.masked:
-            verdict = "unknown"
-        elif touch.depends & ({axes[axis] for axis in _differing(keys, points[at]) & axes.keys()} | {OLD}):
-            return "yes"
-        elif DATA in touch.depends:
-            verdict = "unknown"
-    return verdict
-
-
-def _differing(keys: Ints, points: Ints) -> set[int]:
-    """The axes along which points of equal keys differ."""
-    order = np.lexsort(keys.T)
-    sorted_keys, sorted_points = keys[order], points[order]
-    same = (sorted_keys[1:] == sorted_keys[:-1]).all(axis=1)
-    differ = (sorted_points[1:] != sorted_points[:-1]) & same[:, None]
-    return {int(axis) for axis in np.nonzero(differ.any(axis=0))[0]}
-
-
-def _one_size_apart(keys: Ints, touch: Touch) -> bool:
-    """Whether stores that start at different elements of a block cannot overlap: they differ by whole sizes."""
-    starts = keys[:, 1:]
-    return bool(touch.sizes) and bool((starts % np.array(touch.sizes) == 0).all())
-
-
-def builds_on_stale(body: Body, ids: Ints) -> Tri:
-    """Whether the last visit of a block that comes back builds on what was in it, or leaves it unwritten.
-
-    ``ids``: each point's block, in the order in which the points run.
-    """
-    starts = np.concatenate([[0], np.nonzero(ids[1:] != ids[:-1])[0] + 1])
-    ends = np.concatenate([starts[1:], [len(ids)]])
-    last = {int(ids[start]): run for run, start in enumerate(starts)}
-    counts: dict[int, int] = {}
-    for start in starts:
-        counts[int(ids[start])] = counts.get(int(ids[start]), 0) + 1
-    runs = [run for block, run in last.items() if counts[block] > 1]
-    position, end = starts[runs], ends[runs]
-    while len(position):
-        open_runs = np.ones(len(position), dtype=bool)
-        for touch in body.touches:
-            if touch.when is None or touch.kind == "other":
-                return "unknown"
-            now = touch.when[position] & open_runs
-            if touch.kind == "load" and now.any():
-                return "unknown" if body.selects_old else "yes"
-            if touch.kind == "store" and now.any():
-                if not touch.whole:
-                    return "unknown"
-                open_runs &= ~now
-        left = open_runs & (position + 1 == end)
-        if left.any():
-            return "yes"
-        keep = open_runs & (position + 1 < end)
-        position, end = position[keep] + 1, end[keep]
-    return "no"

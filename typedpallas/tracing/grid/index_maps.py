@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from typedpallas.diagnostics import Place
@@ -14,6 +14,7 @@ from typedpallas.tracing.grid import bodies as grid_bodies
 from typedpallas.tracing.grid import index_bounds, index_tables
 from typedpallas.tracing.grid import maps as grid_maps
 from typedpallas.tracing.grid import values as grid_values
+from typedpallas.tracing.grid import verdicts as grid_verdicts
 from typedpallas.tracing.grid import visits as grid_visits
 from typedpallas.tracing.grid.bodies import Body, Tri
 from typedpallas.tracing.grid.index_bounds import Within
@@ -77,6 +78,8 @@ class _Grid:
     hidden: tuple[int, ...]
     parallel: frozenset[int]
     sequential: bool
+    bodies: dict[int, Body] = field(default_factory=dict, compare=False)
+    """What the body does to each output, by its position, once one of them was asked for."""
 
     @staticmethod
     def of(kernel: KernelCall, tables: Tables | None = None) -> "_Grid | None":
@@ -226,7 +229,7 @@ def _with_output(
             body = _body(kernel, grid, position, found, at)
             shared = not grid_atomics.only_combined(kernel.jaxpr, kernel.jaxpr.invars[position])
             collides = _collides(body, ids, at, grid, visits) if shared else "no"
-            stale = grid_bodies.builds_on_stale(body, ids) if visits.returns else "no"
+            stale = grid_verdicts.builds_on_stale(body, ids) if visits.returns else "no"
     return replace(
         event,
         aliased=any(out == output for _, out in kernel.aliases),
@@ -240,13 +243,16 @@ def _collides(body: Body, ids: Any, at: Any, grid: _Grid, visits: Visits) -> Tri
     if visits.shared is None:
         return "no"
     axes = {axis: seen for axis in grid.parallel if (seen := grid.seen(axis)) is not None}
-    return grid_bodies.stored_together(body, ids, at, axes)
+    return grid_verdicts.stored_together(body, ids, at, axes)
 
 
 def _body(kernel: KernelCall, grid: _Grid, position: int, found: Map, at: Any) -> Body:
-    moves = [_moves(operand, grid, found.grid) for operand in kernel.operands]
-    walked = grid_values.walked(at, found.grid, grid.hidden)
-    return grid_bodies.touches(kernel.jaxpr, position, moves, walked, len(at))
+    if not grid.bodies:
+        moves = [_moves(operand, grid, found.grid) for operand in kernel.operands]
+        walked = grid_values.walked(at, found.grid, grid.hidden)
+        outputs = [number for number, operand in enumerate(kernel.operands) if operand.role == "out"]
+        grid.bodies.update(grid_bodies.touches(kernel.jaxpr, outputs, moves, walked, len(at)))
+    return grid.bodies[position]
 
 
 def _moves(operand: Operand, grid: _Grid, extents: tuple[int, ...]) -> frozenset[int]:
