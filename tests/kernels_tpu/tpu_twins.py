@@ -106,7 +106,12 @@ def attention(q: Any, k: Any, v: Any) -> Any:
         @pl.when(j == length // 512 - 1)
         def _() -> None:
             out_ref[...] = (mean_ref[...] / total_ref[...]).astype(out_ref.dtype)
-            lse_ref[...] = highest_ref[...] * math.log(2) + jnp.log(total_ref[...])
+            lse = highest_ref[...] * math.log(2) + jnp.log(total_ref[...])
+            for start in (0, 128):
+                part = lse[start : start + 128]
+                row, column = (lax.broadcasted_iota(jnp.int32, (128, 128), axis) for axis in (0, 1))
+                square = jnp.where(row == column, part, 0)
+                lse_ref[:, start : start + 128] = square.sum(axis=0, keepdims=True)
 
     def keys(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
         return b, h, jnp.minimum(j, jnp.minimum(lax.div((i + 1) * 256 - 1, 512), length // 512 - 1)), 0
@@ -114,16 +119,20 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     def queries(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
         return b, h, g, i, 0
 
-    of_queries, of_sums = (pl.BlockSpec((None, None, None, 256, size), queries) for size in (dim, 1))
+    of_queries = pl.BlockSpec((None, None, None, 256, dim), queries)
+    of_sums = pl.BlockSpec((None, None, None, 1, 256), lambda b, h, g, i, j: (b, h, g, 0, i))
     of_keys = pl.BlockSpec((None, None, 512, dim), keys)
-    grouped = (batch, heads, 1, length)
+    grouped = (batch, heads, 1)
     return pl.pallas_call(
         kernel,
-        (jax.ShapeDtypeStruct((*grouped, dim), q.dtype), jax.ShapeDtypeStruct((*grouped, 1), jnp.float32)),
+        (
+            jax.ShapeDtypeStruct((*grouped, length, dim), q.dtype),
+            jax.ShapeDtypeStruct((*grouped, 1, length), jnp.float32),
+        ),
         grid=(batch, heads, 1, length // 256, length // 512),
         in_specs=[of_queries, of_keys, of_keys],
         out_specs=[of_queries, of_sums],
         scratch_shapes=[pltpu.VMEM((256, size), jnp.float32) for size in (1, 1, dim)],
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",) * 4 + ("arbitrary",)),
         name="attention_kernel",
-    )(q.reshape(*grouped, dim), k, v)[0]
+    )(q.reshape(*grouped, length, dim), k, v)[0]

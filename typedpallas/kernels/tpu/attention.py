@@ -87,7 +87,7 @@ def flash_attention(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _attention(q: jax.Array, k: jax.Array, v: jax.Array, segments: Segments, options: _Options) -> Any:
-    """``q``: grouped, shape ``(batch, kv_heads, heads of one, queries, head_dim)``; ``lse`` is a column."""
+    """``q``: grouped, shape ``(batch, kv_heads, heads of one, queries, head_dim)``; ``lse`` is a row."""
     ids = () if segments is None else (segments[0][:, :, None], segments[1][:, None, :])
     run = attention_forward.launch(options.mask(q, k, bool(ids)), options.scale, options.interpret)
     return run(q, k, v, *ids, **options.sizes)
@@ -102,15 +102,14 @@ def _backward(options: _Options, kept: Any, gradients: Any) -> tuple[Any, ...]:
     q, k, v, out, lse, segments = kept
     d_out, d_lse = gradients
     # The gradient of the logarithm of a row's sum is the row's weights: it joins what each row subtracts.
-    delta = (out.astype(jnp.float32) * d_out.astype(jnp.float32)).sum(axis=-1, keepdims=True) - d_lse
+    delta = (out.astype(jnp.float32) * d_out.astype(jnp.float32)).sum(axis=-1)[..., None, :] - d_lse
     mask = options.mask(q, k, segments is not None)
     columns = () if segments is None else (segments[0][:, :, None], segments[1][:, None, :])
     rows = () if segments is None else (segments[0][:, None, :], segments[1][:, :, None])
     by_queries = attention_backward.queries_launch(mask, options.scale, options.interpret)
     by_keys = attention_backward.keys_launch(mask, q.shape[2], options.scale, options.interpret)
     d_q = by_queries(q, k, v, d_out, lse, delta, *columns, **options.sizes)
-    flat = (x.reshape(*x.shape[:3], 1, -1) for x in (lse, delta))
-    d_k, d_v = by_keys(q, k, v, d_out, *flat, *rows, **options.sizes)
+    d_k, d_v = by_keys(q, k, v, d_out, lse, delta, *rows, **options.sizes)
     none = None if segments is None else tuple(np.zeros(x.shape, jax.dtypes.float0) for x in segments)
     return d_q, d_k, d_v, none
 

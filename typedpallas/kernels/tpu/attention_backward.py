@@ -1,8 +1,8 @@
 """Flash attention, backward, on TPUs: one kernel for the gradient of queries, one for those of keys and values.
 
 Weights are computed again from the logarithms of the rows' sums. The kernel that owns keys has its scores transposed
-(keys by queries), so that no product needs a transpose; it reads what belongs to queries as rows, the other one as
-columns.
+(keys by queries), so that no product needs a transpose; it uses what belongs to queries as rows, the other one as
+columns. Both read it as rows.
 """
 
 import functools
@@ -17,6 +17,7 @@ from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, f32, i32
+from typedpallas.kernels.tpu import columns
 from typedpallas.kernels.tpu.attention_forward import BY_ROWS, values
 from typedpallas.kernels.tpu.attention_masks import Mask
 from typedpallas.tpu import VMEM
@@ -29,16 +30,18 @@ def queries_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
     k: In[VMEM, T, BK, D],
     v: In[VMEM, T, BK, D],
     d_out: In[VMEM, T, BQ, D],
-    lse: In[VMEM, f32, BQ, L[1]],
-    delta: In[VMEM, f32, BQ, L[1]],
+    lse: In[VMEM, f32, L[1], BQ],
+    delta: In[VMEM, f32, L[1], BQ],
     d_q: Out[VMEM, T, BQ, D],
     acc: Scratch[VMEM, f32, BQ, D],
+    lse_column: Scratch[VMEM, f32, BQ, L[1]],
+    delta_column: Scratch[VMEM, f32, BQ, L[1]],
     *,
     mask: Mask,
     scale: float,
 ) -> None:
     """The gradient of a block of queries, one block of keys after the other. ``lse`` is natural."""
-    _queries((q, k, v, d_out, lse, delta), None, d_q, acc, mask, scale)
+    _queries((q, k, v, d_out, lse, delta), None, d_q, (acc, lse_column, delta_column), mask, scale)
 
 
 def segmented_queries_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
@@ -46,18 +49,20 @@ def segmented_queries_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
     k: In[VMEM, T, BK, D],
     v: In[VMEM, T, BK, D],
     d_out: In[VMEM, T, BQ, D],
-    lse: In[VMEM, f32, BQ, L[1]],
-    delta: In[VMEM, f32, BQ, L[1]],
+    lse: In[VMEM, f32, L[1], BQ],
+    delta: In[VMEM, f32, L[1], BQ],
     q_ids: In[VMEM, i32, BQ, L[1]],
     k_ids: In[VMEM, i32, L[1], BK],
     d_q: Out[VMEM, T, BQ, D],
     acc: Scratch[VMEM, f32, BQ, D],
+    lse_column: Scratch[VMEM, f32, BQ, L[1]],
+    delta_column: Scratch[VMEM, f32, BQ, L[1]],
     *,
     mask: Mask,
     scale: float,
 ) -> None:
     """As `queries_kernel`; only equal segments see each other."""
-    _queries((q, k, v, d_out, lse, delta), (q_ids, k_ids), d_q, acc, mask, scale)
+    _queries((q, k, v, d_out, lse, delta), (q_ids, k_ids), d_q, (acc, lse_column, delta_column), mask, scale)
 
 
 def keys_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
@@ -100,10 +105,16 @@ def segmented_keys_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
     _keys((q, k, v, d_out, lse, delta), (q_ids, k_ids), (d_k, d_v), (k_acc, v_acc), mask, scale)
 
 
-def _queries(operands: Any, ids: Any, d_q: Any, acc: Any, mask: Mask, scale: float) -> None:
-    q, k, v, d_out, lse, delta = operands
+def _queries(operands: Any, ids: Any, d_q: Any, scratch: Any, mask: Mask, scale: float) -> None:
+    q, k, v, d_out, *rows = operands
+    acc, lse, delta = scratch
     i, j = pl.program_id(3), pl.program_id(4)
-    pl.when(j == 0)(functools.partial(_clear, acc))
+
+    @pl.when(j == 0)
+    def _() -> None:
+        _clear(acc)
+        columns.store_as_column(lse, rows[0])
+        columns.store_as_column(delta, rows[1])
 
     def update(masked: bool) -> None:
         seen = mask.visible(i, j, values(ids)) if masked else None
@@ -160,8 +171,8 @@ def queries_launch(mask: Mask, scale: float, interpret: Any = None) -> tp.Launch
     def keys(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
         return b, h, mask.key_block(i, j), 0
 
-    own, column = "b h g (i BQ) D", "b h g (i BQ) 1"
-    inputs: list[Any] = [own, *[tp.spec("b h (j BK) D", index=keys)] * 2, own, column, column]
+    own, row = "b h g (i BQ) D", "b h g 1 (i BQ)"
+    inputs: list[Any] = [own, *[tp.spec("b h (j BK) D", index=keys)] * 2, own, row, row]
     if mask.segmented:
         ids = tp.spec("b 1 (j BK)", index=lambda b, h, g, i, j: (b, 0, mask.key_block(i, j)))
         inputs += ["b (i BQ) 1", ids]

@@ -12,6 +12,7 @@ from jax.experimental import pallas as pl
 
 import typedpallas as tp
 from typedpallas import Dim, In, Out, Scratch, f32, i32
+from typedpallas.kernels.tpu import columns
 from typedpallas.kernels.tpu.attention_masks import MASKED, Mask
 from typedpallas.tpu import VMEM
 
@@ -24,7 +25,7 @@ def attention_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
     k: In[VMEM, T, BK, D],
     v: In[VMEM, T, BK, D],
     out: Out[VMEM, T, BQ, D],
-    lse: Out[VMEM, f32, BQ, L[1]],
+    lse: Out[VMEM, f32, L[1], BQ],
     highest: Scratch[VMEM, f32, BQ, L[1]],
     total: Scratch[VMEM, f32, BQ, L[1]],
     mean: Scratch[VMEM, f32, BQ, D],
@@ -43,7 +44,7 @@ def segmented_attention_kernel[T: tp.Float, BQ: Dim, BK: Dim, D: Dim](
     q_ids: In[VMEM, i32, BQ, L[1]],
     k_ids: In[VMEM, i32, L[1], BK],
     out: Out[VMEM, T, BQ, D],
-    lse: Out[VMEM, f32, BQ, L[1]],
+    lse: Out[VMEM, f32, L[1], BQ],
     highest: Scratch[VMEM, f32, BQ, L[1]],
     total: Scratch[VMEM, f32, BQ, L[1]],
     mean: Scratch[VMEM, f32, BQ, D],
@@ -74,7 +75,7 @@ def _run(operands: Any, ids: Any, results: Any, state: Any, mask: Mask, scale: f
     @pl.when(j == pl.num_programs(4) - 1)
     def _() -> None:
         out[...] = (mean[...] / total[...]).astype(out.dtype)
-        lse[...] = highest[...] * math.log(2) + jnp.log(total[...])
+        columns.store_as_row(lse, highest[...] * math.log(2) + jnp.log(total[...]))
 
 
 def _update(operands: Any, state: Any, seen: jax.Array | None, scale: float) -> None:
@@ -106,7 +107,7 @@ def launch(mask: Mask, scale: float, interpret: Any = None) -> tp.Launch:
         return b, h, mask.key_block(i, j), 0
 
     def cost(q: Any, *others: Any) -> pl.CostEstimate:
-        lse = jax.ShapeDtypeStruct((*q.shape[:4], 1), jnp.float32)
+        lse = jax.ShapeDtypeStruct((*q.shape[:3], 1, q.shape[3]), jnp.float32)
         return mask.cost(2, (q, *others), (q, lse))
 
     inputs: list[Any] = ["b h g (i BQ) D", *[tp.spec("b h (j BK) D", index=keys)] * 2]
@@ -115,7 +116,7 @@ def launch(mask: Mask, scale: float, interpret: Any = None) -> tp.Launch:
         inputs += ["b (i BQ) 1", ids]
     return tp.launch(
         functools.partial(segmented_attention_kernel if mask.segmented else attention_kernel, mask=mask, scale=scale),
-        [*inputs, "-> b h g (i BQ) D, b h g (i BQ) 1"],
+        [*inputs, "-> b h g (i BQ) D, b h g 1 (i BQ)"],
         grid="b h g i j",
         dims={"j": mask.k_blocks},
         backend="mosaic_tpu",
