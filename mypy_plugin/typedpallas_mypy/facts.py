@@ -292,8 +292,13 @@ class Types:
         """The type argument that says this value's element type; a weak one is said to be unknown."""
         if value.parameter is not None:
             return value.parameter
-        marker = dtypes.from_jax_name(value.dtype) if value.dtype and not value.weak else None
-        return ANY if marker is None else self.instance(self._marker(marker.__name__))
+        if not value.dtype or value.weak:
+            return ANY
+        known = self._seen.markers
+        if value.dtype not in known:
+            marker = dtypes.from_jax_name(value.dtype)
+            known[value.dtype] = ANY if marker is None else self.instance(self._marker(marker.__name__))
+        return known[value.dtype]
 
     def _marker(self, name: str) -> str:
         """Where the stubs define an element type."""

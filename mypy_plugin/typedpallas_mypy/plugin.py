@@ -1,6 +1,5 @@
 """The plugin: one look-up and one guarded call for each hook. The work is done in `handlers`."""
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -66,22 +65,28 @@ def _merged(tables: Iterable[Table], wrap: Callable[[Hook], Hook] = _as_is) -> d
     return merged
 
 
+class _Found(dict[str, Hook | None]):
+    """The hook of every name that mypy asked for, and it asks anew for every call: a table's, or a family's."""
+
+    def __init__(
+        self, table: dict[str, Hook], finders: tuple[Finder, ...], wrap: Callable[[Hook], Hook] = _as_is
+    ) -> None:
+        super().__init__(table)
+        self.finders = finders
+        self.wrap = wrap
+
+    def __missing__(self, fullname: str) -> Hook | None:
+        hook = next(filter(None, (finder(fullname) for finder in self.finders)), None)
+        self[fullname] = None if hook is None else guarded(self.wrap(hook))
+        return self[fullname]
+
+
 _TYPES = _merged(h.types for h in HANDLERS)
-_FUNCTIONS = _merged((h.functions for h in HANDLERS), settled)
-_FUNCTION_SIGNATURES = _merged(h.function_signatures for h in HANDLERS)
-_METHODS = _merged((h.methods for h in HANDLERS), settled)
-_METHOD_SIGNATURES = _merged(h.method_signatures for h in HANDLERS)
+_FUNCTIONS = _Found(_merged((h.functions for h in HANDLERS), settled), FUNCTIONS, settled)
+_FUNCTION_SIGNATURES = _Found(_merged(h.function_signatures for h in HANDLERS), SIGNATURES)
+_METHODS = _Found(_merged((h.methods for h in HANDLERS), settled), METHODS, settled)
+_METHOD_SIGNATURES = _Found(_merged(h.method_signatures for h in HANDLERS), SIGNATURES)
 _ATTRIBUTES = _merged((h.attributes for h in HANDLERS), settled)
-
-
-@functools.cache
-def _found(finders: tuple[Finder, ...], fullname: str, wrap: Callable[[Hook], Hook] = _as_is) -> Hook | None:
-    """The hook of a name of a family. mypy asks anew for every call."""
-    for finder in finders:
-        hook = finder(fullname)
-        if hook is not None:
-            return guarded(wrap(hook))
-    return None
 
 
 class TypedpallasPlugin(Plugin):
@@ -105,16 +110,16 @@ class TypedpallasPlugin(Plugin):
         return _TYPES.get(fullname)
 
     def get_function_signature_hook(self, fullname: str) -> Hook | None:
-        return _FUNCTION_SIGNATURES.get(fullname) or _found(SIGNATURES, fullname)
+        return _FUNCTION_SIGNATURES[fullname]
 
     def get_function_hook(self, fullname: str) -> Hook | None:
-        return _FUNCTIONS.get(fullname) or _found(FUNCTIONS, fullname, settled)
+        return _FUNCTIONS[fullname]
 
     def get_method_signature_hook(self, fullname: str) -> Hook | None:
-        return _METHOD_SIGNATURES.get(fullname) or _found(SIGNATURES, fullname)
+        return _METHOD_SIGNATURES[fullname]
 
     def get_method_hook(self, fullname: str) -> Hook | None:
-        return _METHODS.get(fullname) or _found(METHODS, fullname, settled)
+        return _METHODS[fullname]
 
     def get_attribute_hook(self, fullname: str) -> Hook | None:
         return _ATTRIBUTES.get(fullname)

@@ -92,7 +92,9 @@ def _findings(event: Event, facts: Facts) -> list[tuple[Finding, tuple[str, ...]
     """What is refuted, each with the targets on which it is; no targets if it is wrong everywhere."""
     targets = targets_of(event)
     if not targets:
-        return [(f, ()) for f in rules.judge(event, Context(facts=facts)) if f.verdict == "refuted"]
+        context = Context(facts=facts)
+        judged = [f for rule in rules.judging(event) for f in rule.judge(event, context)]
+        return [(f, ()) for f in judged if f.verdict == "refuted"]
     everywhere: list[Finding] = []
     particular: list[Rule] = []
     for rule in rules.judging(event):
@@ -114,9 +116,9 @@ def _findings(event: Event, facts: Facts) -> list[tuple[Finding, tuple[str, ...]
 
 def targets_of(event: Event) -> list[Target]:
     """The configured targets; only those of the event's own machine, where a space names one that is there."""
+    if not config.targets():
+        return []
     targets = [chips.get(name) for name in config.targets()]
-    if not targets:
-        return targets
     machine = getattr(getattr(getattr(event, "ref", event), "space", None), "machine", None)
     same = [target for target in targets if target.machine == machine]
     return same or targets

@@ -48,6 +48,8 @@ class Seen:
         self.bases: dict[TypeInfo, TypeInfo | None] = {}
         self.refs: dict[int, tuple[Type, RefParts | None, tuple[TypeVarType, ...]]] = {}
         self.values: dict[int, tuple[Type, Value | None, tuple[TypeVarType, ...]]] = {}
+        self.markers: dict[str, Type] = {}
+        """JAX's name of an element type to the type argument that says it."""
         self.multiples: dict[int, tuple[TypeVarType, int]] = {}
         """A type parameter to the divisor that its bound promises."""
         self.kernels: dict[int, tuple[Type, Any]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Final
@@ -38,7 +39,7 @@ class Kernel:
     """Whether it takes any number of further refs."""
     multiples: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def facts(self) -> Facts:
         """What the bounds of its dims promise."""
         return Facts(multiples=self.multiples)
@@ -53,10 +54,10 @@ class Kernel:
         """Whether any parameter says what it is."""
         return any(p.ref.direction is not None for p in self.parameters)
 
-    @property
+    @functools.cached_property
     def required(self) -> tuple[Parameter, ...]:
         """The parameters without a default: those that a launch fills."""
-        return tuple(p for p in self.parameters if not p.optional)
+        return tuple([p for p in self.parameters if not p.optional])
 
     def taking(self, count: int) -> tuple[Parameter, ...]:
         """The parameters that ``count`` refs would fill: required ones, and optional ones as far as needed."""

@@ -6,18 +6,31 @@ from mypy.nodes import CallExpr, Expression, MemberExpr, NameExpr, RefExpr, StrE
 from mypy.plugin import FunctionContext, MethodContext
 from mypy.types import CallableType, Instance, Type, get_proper_type
 
-from typedpallas_mypy import answer, names, report, scope
+from typedpallas_mypy import answer, config, names, report, scope
 from typedpallas_mypy.answer import Answer, Argument
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.hooks import Hook, Hooks
-from typedpallas_mypy.value import Value
+from typedpallas_mypy.value import one
 
 
 def function(fullname: str) -> Hook | None:
     """The hook for any function of JAX."""
     if not fullname.startswith("jax."):
         return None
+    if fullname.startswith(_NEVER_PUBLIC):
+        return lambda context: _called(context, fullname) if config.shows_open() else _opaque(context)
     return lambda context: _called(context, fullname)
+
+
+_NEVER_PUBLIC = ("jax._src.pallas.", "jax.experimental.pallas.")
+"""Where nothing is that JAX could evaluate by itself."""
+
+
+def _opaque(context: FunctionContext) -> Type:
+    """A function of Pallas: where arrays meet it, an array that it gives has an unknown shape."""
+    if not scope.concerned(context.api) or not (answer.mentions(context) or scope.typed(context.api)):
+        return context.default_return_type
+    return answer.unknown(Types(context.api), context.default_return_type)
 
 
 def method(fullname: str) -> Hook | None:
@@ -34,20 +47,22 @@ def _object_called(context: MethodContext) -> Type:
 
 def _called(context: FunctionContext | MethodContext, fullname: str) -> Type:
     default = context.default_return_type
-    if not scope.concerned(context.api) or not (answer.mentions(context) or scope.typed(context.api)):
+    if not scope.concerned(context.api):
+        return default
+    typed = answer.mentions(context)
+    if not typed and not scope.typed(context.api):
         return default
     call = context.context
     reply = Answer(context.api, call, default, _shown(call.callee) if isinstance(call, CallExpr) else fullname)
     passed = answer.arguments(context)
-    if passed is None or not fullname.startswith("jax.") or not _pure(reply, passed):
+    if passed is None or not fullname.startswith("jax.") or not (typed or _pure(passed)):
         return reply.unknown
     return reply.of(fullname, passed)
 
 
-def _pure(reply: Answer, passed: list[Argument]) -> bool:
-    """Whether a call may be evaluated: it has a typed array, or at least no text, which may name a file."""
-    arrays = any(scope.speaks(kind) for _, _, kind in passed)
-    return arrays or not any(isinstance(expression, StrExpr) for _, expression, _ in passed)
+def _pure(passed: list[Argument]) -> bool:
+    """Whether a call without typed arrays may be evaluated: it has no text, which may name a file."""
+    return not any(isinstance(expression, StrExpr) for _, expression, _ in passed)
 
 
 def _shown(callee: Expression) -> str:
@@ -61,7 +76,7 @@ def _program_id(context: FunctionContext) -> Type:
     """``pl.program_id``: an `i32` scalar."""
     if not scope.typed(context.api):
         return context.default_return_type
-    return Types(context.api).block(Value("int32", ()))
+    return Types(context.api).block(one("int32", ()))
 
 
 def other(fullname: str) -> Hook | None:
