@@ -54,8 +54,8 @@ def _launch(context: FunctionContext) -> Type:
 
 def _judge_slices(source: Source, kernel: Kernel, text: Written, grid: str, expression: n.Expression) -> None:
     """The parts of refs that the kernel's body takes, as the pattern lays them out."""
-    function = bodies.function_of(source, expression)
-    if function is not None and source.defines(function) and calls_match.launchable(kernel):
+    function = slices_layouts.function_of(source, expression)
+    if function is not None and calls_match.launchable(kernel):
         match = calls_match.match(patterns.parse(text.text, grid), kernel, frozenset(text.placed))
         slices_judged.launched(source.api, function, text.node, lambda: slices_layouts.of_pattern(match), hinted=True)
 

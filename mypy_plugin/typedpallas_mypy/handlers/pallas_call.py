@@ -50,8 +50,8 @@ def _judge_slices(
     """The parts of refs that the kernel's body takes, as the specs lay them out; ``kernel``: if the call fits it."""
     whole = not set(given) & _CUTS
     known = kernel if kernel is not None or not whole or kind is None else calls_kernel.kernel_of(kind)
-    function = None if known is None else bodies.function_of(source, given.get("kernel", site.node))
-    if known is None or function is None or not source.defines(function):
+    function = None if known is None else slices_layouts.function_of(source, given.get("kernel", site.node))
+    if known is None or function is None:
         return
 
     def layouts() -> Mapping[str, Layout]:

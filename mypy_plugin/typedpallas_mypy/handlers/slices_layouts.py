@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mypy import nodes as n
+
 from typedpallas.dims import Size
 from typedpallas.events import Shape
 from typedpallas.pattern import Cut, Step
 from typedpallas_mypy.forms import FREE
+from typedpallas_mypy.handlers import bodies
 from typedpallas_mypy.handlers.calls_kernel import Kernel, Parameter
 from typedpallas_mypy.handlers.calls_match import Match, Slot
 from typedpallas_mypy.handlers.calls_site import Part
+from typedpallas_mypy.handlers.calls_source import Source, function_name
 from typedpallas_mypy.handlers.slices_judged import Layout
 from typedpallas_mypy.handlers.specs import Buffer, Spec
 
 _LAST_TWO = 2
+
+
+def function_of(source: Source, expression: n.Context) -> n.FuncDef | None:
+    """The kernel that an expression names, if it is written in the file; of a partial that binds no ref, too."""
+    found = source.definition(expression) if isinstance(expression, n.Expression) else expression
+    if isinstance(found, n.CallExpr) and function_name(found) == "functools.partial" and found.args:
+        if n.ARG_STAR in found.arg_kinds or found.arg_kinds[1:].count(n.ARG_POS):
+            return None
+        return function_of(source, found.args[0])
+    function = bodies.function_of(source, expression)
+    return function if function is not None and source.defines(function) else None
 
 
 def of_pattern(match: Match) -> dict[str, Layout]:
