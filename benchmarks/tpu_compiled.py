@@ -1,8 +1,9 @@
 """``python -m benchmarks.tpu_compiled``: what the TPU compiler says of the typed kernels, without a TPU.
 
 For each kernel and chip: the size of the code, the scoped VMEM that each of its kernels uses beside the interval that
-the ledger foretold, and the compiler's cost analysis; the same of what JAX ships, at the same shapes. The compiler is
-asked anew unless a folder for its answers is given. Nothing here says how fast a kernel is.
+the ledger foretold (and its width in parts of the figure), and the compiler's cost analysis, which repeats what it is
+told; the same of what JAX ships, at the same shapes. The compiler is asked anew unless a folder for its answers is
+given. Nothing here says how fast a kernel is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -66,14 +68,22 @@ def _first(text: str) -> str:
 
 
 def lines(
-    names: list[str], targets: list[str], counts: dict[str, int], keep: Callable[[dict[str, Any]], None]
+    names: list[str],
+    targets: list[str],
+    counts: dict[str, int],
+    widths: list[float],
+    keep: Callable[[dict[str, Any]], None],
 ) -> Iterator[str]:
     """The table, a line at a time.
 
-    ``counts``: figures of our kernels, and how many of them were inside. ``keep`` gets all that was said, by sides.
+    ``counts``: figures of our kernels, and how many of them were inside; ``widths``: those of their intervals, in
+    parts of the figures. ``keep`` gets all that was said, by sides.
     """
-    yield "| kernel | chip | code, KiB | JAX's | VMEM, KiB (foretold) | JAX's | bytes accessed, MiB | JAX's |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield (
+        "| kernel | chip | code, KiB | JAX's | VMEM, KiB (foretold, width) | JAX's | bytes accessed, MiB | JAX's "
+        "| GFLOP | JAX's |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for name in names:
         kernel = KERNELS[name]
         for target in targets:
@@ -86,8 +96,11 @@ def lines(
             counts["figures"] += len(ours.vmem)
             counts["inside"] += sum(row.inside for row in ours.vmem)
             cells = [
-                _code(ours), _code(theirs), _vmem(ours, beside=True), _vmem(theirs), _moved(ours), _moved(theirs)
-            ]  # fmt: skip
+                *(_code(ours), _code(theirs), _vmem(ours, beside=True), _vmem(theirs)),
+                *(_cost(said, "bytes accessed", 2**20) for said in (ours, theirs)),
+                *(_cost(said, "flops", 1e9) for said in (ours, theirs)),
+            ]
+            widths += [row.width for row in ours.vmem]
             yield f"| {name} | {target} | {' | '.join(cells)} |"
 
 
@@ -105,12 +118,13 @@ def _vmem(said: Said | None, beside: bool = False) -> str:
 
 
 def _interval(row: ledger.Row) -> str:
-    return f" ({row.low / 1024:.0f} to {row.high / 1024:.0f}{'' if row.inside else ', OUTSIDE'})"
+    outside = "" if row.inside else ", OUTSIDE"
+    return f" ({row.low / 1024:.0f} to {row.high / 1024:.0f}, {100 * row.width:.0f}%{outside})"
 
 
-def _moved(said: Said | None) -> str:
-    moved = None if said is None or said.costs is None else said.costs.get("bytes accessed")
-    return "" if moved is None else f"{moved / 2**20:.1f}"
+def _cost(said: Said | None, name: str, unit: float) -> str:
+    found = None if said is None or said.costs is None else said.costs.get(name)
+    return "" if found is None else f"{found / unit:.1f}"
 
 
 def main() -> int:
@@ -130,12 +144,13 @@ def main() -> int:
                 out.write(json.dumps(said) + "\n")
 
     names = [name for name in KERNELS if options.only in name]
-    counts = {"figures": 0, "inside": 0}
+    counts, widths = {"figures": 0, "inside": 0}, list[float]()
     with tempfile.TemporaryDirectory() as fresh:
         os.environ["TYPEDPALLAS_CACHE"] = options.answers or fresh
-        for line in lines(names, options.targets.split(","), counts, keep):
+        for line in lines(names, options.targets.split(","), counts, widths, keep):
             print(line, flush=True)
-    print(f"\n{counts['inside']} of {counts['figures']} figures of VMEM lie in their intervals.")
+    middle = f"; half of these are at most {100 * statistics.median(widths):.0f}% wide" if widths else ""
+    print(f"\n{counts['inside']} of {counts['figures']} figures of VMEM lie in their intervals{middle}.")
     return int(counts["inside"] != counts["figures"])
 
 

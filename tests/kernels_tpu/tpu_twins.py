@@ -136,3 +136,95 @@ def attention(q: Any, k: Any, v: Any) -> Any:
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",) * 4 + ("arbitrary",)),
         name="attention_kernel",
     )(q.reshape(*grouped, length, dim), k, v)[0]
+
+
+def softmax(x: Any) -> Any:
+    """Blocks of 128 rows."""
+
+    def kernel(x_ref, out_ref):  # type: ignore[no-untyped-def]
+        rows = x_ref[...].astype(jnp.float32) * LOG2_E
+        weights = jnp.exp2(rows - _repeated(rows.max(axis=1), rows.shape))
+        out_ref[...] = (weights * _repeated(1 / weights.sum(axis=1), rows.shape)).astype(out_ref.dtype)
+
+    return _rows(kernel, "softmax_kernel", x)
+
+
+def rms_norm(x: Any, weight: Any) -> Any:
+    """Blocks of 128 rows."""
+
+    def kernel(x_ref, weight_ref, out_ref):  # type: ignore[no-untyped-def]
+        rows = x_ref[...].astype(jnp.float32)
+        factor = lax.rsqrt((rows * rows).sum(axis=1) / x.shape[1] + 1e-5)
+        normal = rows * _repeated(factor, rows.shape)
+        scale = jnp.broadcast_to(weight_ref[...].astype(jnp.float32), rows.shape)
+        out_ref[...] = (normal * scale).astype(out_ref.dtype)
+
+    return _rows(kernel, "rms_norm_kernel", x, weight.reshape(1, -1))
+
+
+def _repeated(column: Any, shape: Any) -> Any:
+    return lax.broadcast_in_dim(column, shape, (0,))
+
+
+def _rows(kernel: Any, name: str, x: Any, *parameters: Any) -> Any:
+    count, width = x.shape
+    block, whole = pl.BlockSpec((128, width), lambda i: (i, 0)), pl.BlockSpec((1, width), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel,
+        (jax.ShapeDtypeStruct(x.shape, x.dtype),),
+        grid=(count // 128,),
+        in_specs=[block, *[whole] * len(parameters)],
+        out_specs=[block],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
+        name=name,
+    )(x, *parameters)[0]
+
+
+def grouped_matmul(x: Any, w: Any, sizes: Any) -> Any:
+    """Tiles of 128 rows, 512 summed elements and 512 columns; a step for each group within each tile."""
+    (rows, depth), (groups, _, columns) = x.shape, w.shape
+    tiles = rows // 128
+    steps = tiles + groups
+
+    def kernel(tile_ref, group_ref, start_ref, end_ref, x_ref, w_ref, out_ref, acc_ref):  # type: ignore[no-untyped-def]
+        step, k = pl.program_id(1), pl.program_id(2)
+
+        @pl.when(k == 0)
+        def _() -> None:
+            acc_ref[...] = jnp.zeros((128, 512), jnp.float32)
+
+        acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(k == depth // 512 - 1)
+        def _() -> None:
+            row = tile_ref[step] * 128 + lax.broadcasted_iota(jnp.int32, (128, 512), 0)
+            own = (row >= start_ref[step]) & (row < end_ref[step])
+            new = (step == 0) | (tile_ref[jnp.maximum(step - 1, 0)] != tile_ref[step])
+
+            @pl.when(new)
+            def _() -> None:
+                out_ref[...] = jnp.where(own, acc_ref[...], 0).astype(out_ref.dtype)
+
+            @pl.when(~new)
+            def _() -> None:
+                kept = jnp.where(own, acc_ref[...], out_ref[...].astype(jnp.float32))
+                out_ref[...] = kept.astype(out_ref.dtype)
+
+    call = pl.pallas_call(
+        kernel,
+        jax.ShapeDtypeStruct((rows, columns), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=4,
+            grid=(columns // 512, steps, depth // 512),
+            in_specs=[
+                pl.BlockSpec((128, 512), lambda j, s, i, tiles, *_: (tiles[s], i)),
+                pl.BlockSpec((None, 512, 512), lambda j, s, i, tiles, groups, *_: (groups[s], i, j)),
+            ],
+            out_specs=pl.BlockSpec((128, 512), lambda j, s, i, tiles, *_: (tiles[s], j)),
+            scratch_shapes=[pltpu.VMEM((128, 512), jnp.float32)],
+        ),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary", "arbitrary")),
+        name="grouped_matmul_kernel",
+    )
+    # Which step works on what is made before the kernel and no part of it.
+    return call(*[jnp.zeros((steps,), jnp.int32)] * 4, x, w)
