@@ -93,6 +93,8 @@ class IndexMap:
     """Outputs: whether an input's memory is reused, so that what is not written keeps its old content."""
     whole_result: bool | None = None
     """Outputs: true if all of the result is used, false if none of it is; none where that is not known."""
+    space: type[MemorySpace] | None = None
+    """Where the blocks are, if what is said of them holds on that space's machine alone."""
     collides: Literal["yes", "no", "unknown"] = "unknown"
     """Outputs: whether programs that share a block store different values to the same elements of it."""
     keeps_stale: Literal["yes", "no", "unknown"] = "unknown"

@@ -15,7 +15,7 @@ from typedpallas.events import Argument, IndexMap, Operands, RefFact, Shape, Win
 from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import report, version
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.handlers import bodies, calls_kernel, calls_site, slices_judged, slices_layouts, specs
+from typedpallas_mypy.handlers import bodies, calls_kernel, calls_site, races, slices_judged, slices_layouts, specs
 from typedpallas_mypy.handlers.calls_bind import Binder, Given
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel, Parameter
 from typedpallas_mypy.handlers.calls_site import Part, Site
@@ -41,7 +41,17 @@ def _hook(context: FunctionContext) -> Type:
             _judge_slices(source, site, kernel, kind, given)
             if kernel is not None:
                 bodies.judge(source, kernel, expression, aliased="input_output_aliases" in given)
+                _judge_races(source, site, kernel, expression, given)
     return context.default_return_type
+
+
+def _judge_races(
+    source: Source, site: Site, kernel: Kernel, expression: n.Context, given: Mapping[str, n.Expression]
+) -> None:
+    """Outputs that several programs store to at once; no grid, no other program."""
+    function, parts = bodies.function_of(source, expression), site.parts()
+    if site.grid and function is not None and parts is not None and source.defines(function):
+        races.judge(source, site, function, list(zip(kernel.taking(len(parts)), parts, strict=False)), given)
 
 
 def _judge_slices(
