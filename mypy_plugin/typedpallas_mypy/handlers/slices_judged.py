@@ -7,7 +7,7 @@ it has nothing against for any is proved, and the rest is open.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final, Literal
 
 from mypy import nodes as n
@@ -20,7 +20,7 @@ from typedpallas.starts.bounds import bounds
 from typedpallas.starts.terms import Term
 from typedpallas_mypy import cases, config, trials, witness
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.forms import Case, Form, NeverRuns, is_simple, sizes
+from typedpallas_mypy.forms import FREE, Case, Form, NeverRuns, is_simple, sizes
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.slices_noted import Noted, Taken, taken
 from typedpallas_mypy.handlers.slices_reached import Reach
@@ -40,6 +40,14 @@ class Layout:
     rows: Size | None
     """The second-to-last extent of the whole array, for which the tiles are made."""
     scratch: bool = False
+
+    def possible(self, rank: int) -> tuple[Layout, ...]:
+        """This layout and what `jax.vmap` makes of it; none for an index of another rank."""
+        if rank != len(self.axes):
+            return ()
+        if self.scratch or len(self.memory) > 1:
+            return (self,)
+        return (self, replace(self, memory=(Size.of(1), *self.memory), axes=(1,), rows=Size.of(f"{FREE}calls")))
 
 
 @record(frozen=True)
@@ -121,12 +129,12 @@ class _Slices:
 
     def __init__(self, item: Noted, layout: Layout, hinted: bool) -> None:
         self._item = item
-        self._layout = layout
+        self._layouts = layout.possible(len(item.parts))
         self._hinted = hinted
         forms = [form for part in item.parts for form in (part.start, part.size) if form is not None]
         used = [size for form in forms for size in sizes(form)]
         used += layout.memory
-        rows = [] if layout.rows is None else [layout.rows]
+        rows = [one.rows for one in self._layouts if one.rows is not None]
         self._names = {name for size in (*used, *rows) for name in size.names}
         self._constants = {size.const for size in (*used, *rows) if size.const is not None}
         self.complete = len(self._names) <= cases.MOST_NAMES and all(map(is_simple, used))
@@ -140,16 +148,17 @@ class _Slices:
             try:
                 for turn in around:
                     case.term(turn)
-                event = self._event(case, op)
+                events = [self._event(case, op, layout) for layout in self._layouts]
             except NeverRuns:
                 yield Trial(None, values)
                 continue
-            if event is not None:
-                yield Trial(event, values)
+            for event in events:
+                if event is not None:
+                    yield Trial(event, values)
 
-    def _event(self, case: Case, op: Op) -> Slice | None:
+    def _event(self, case: Case, op: Op, layout: Layout) -> Slice | None:
         """The slice in numbers; none where it can't have these sizes."""
-        layout, ref = self._layout, self._item.ref
+        ref = self._item.ref
         memory = [case.number(size) for size in layout.memory]
         rows = None if layout.rows is None else case.number(layout.rows)
         if any(extent < 1 for extent in (*memory, 1 if rows is None else rows)):

@@ -12,6 +12,7 @@ from typedpallas.records import record
 from typedpallas_mypy.bindings import definition
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.forms import Form
+from typedpallas_mypy.handlers import calls_uses
 from typedpallas_mypy.handlers.calls_source import arguments, function_name
 from typedpallas_mypy.starts import Reader
 
@@ -64,8 +65,10 @@ def _is_plain(item: n.Expression, op: Op) -> bool:
 
 
 def _owner(api: Any, base: n.Expression) -> n.FuncDef | None:
-    """The function that a ref is a parameter of, of those around."""
+    """The function around that a ref is a parameter of; none for a name that is given something else, too."""
     variable = base.node if isinstance(base, n.NameExpr) else None
+    if not isinstance(variable, n.Var) or len(calls_uses.uses(api.tree).values.get(variable, ())) != 1:
+        return None
     for item in api.scope.stack:
         if isinstance(item, n.FuncDef) and any(argument.variable is variable for argument in item.arguments):
             return item

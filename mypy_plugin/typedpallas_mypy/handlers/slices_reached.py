@@ -74,7 +74,7 @@ class Reach:
                     found.append(self._reader.turns(loop))
                 elif not self._is_run(at):
                     return None
-            elif not isinstance(at, (*_PASSED, *_VALUES, n.Decorator)):
+            elif not isinstance(at, (*_PASSED, *_VALUES, n.Decorator)) or _stops_early(at):
                 return None
             below, at = at, self._body.parents.get(at)
         return tuple(found) if at is self._body.function else None
@@ -98,6 +98,11 @@ class Reach:
         if not isinstance(decorator, n.CallExpr) or not name.startswith("jax.") or not name.endswith(".when"):
             return False
         return len(decorator.args) == 1 and _moves(self._reader.form(decorator.args[0]))
+
+
+def _stops_early(node: n.Node) -> bool:
+    """Whether Python may leave out the right side."""
+    return isinstance(node, n.OpExpr) and node.op in ("and", "or")
 
 
 def _moves(form: Form) -> bool:

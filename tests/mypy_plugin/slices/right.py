@@ -1,5 +1,6 @@
 """Slices that mypy has nothing against on any TPU of the two that are asked for; each is compiled there too."""
 
+import functools
 from typing import Any
 from typing import Literal as L
 
@@ -118,6 +119,23 @@ def not_there(x: In[VMEM, f32, L[64], L[256]], o: Out[VMEM, f32, L[16], L[256]])
         o[...] = x[pl.ds(i * 4, 16), :]
 
 
+def left_out(x: In[VMEM, f32, L[64], L[256]], o: Out[VMEM, f32, L[16], L[256]], shifted: bool = False) -> None:
+    """Nor is what a flag of the kernel's leaves out, in whatever way."""
+    i = pl.program_id(0)
+    _ = shifted and x[pl.ds(i * 4, 16), :]
+    _ = [x[pl.ds(i * 4, 16), :] for _ in range(int(shifted))]
+    o[...] = x[pl.ds(i * 4, 16), :] if shifted else x[pl.ds(i * 16, 16), :]
+    if not shifted:
+        return
+    o[...] = x[pl.ds(i * 4, 16), :]
+
+
+def renamed(x: In[VMEM, f32, L[2], L[64], L[256]], o: Out[VMEM, f32, L[16], L[256]]) -> None:
+    """A name that is given another ref."""
+    x = x.at[:, pl.ds(16, 16), :]
+    o[...] = x[pl.program_id(0)]
+
+
 LAUNCHES = {
     "product": (tp.launch(product, "M N -> (i BM) N", grid="i", dims={"i": 4}), (WIDE,), {"BM": 16}),
     "arithmetic": (tp.launch(arithmetic, "M N -> (i BM) N", grid="i", dims={"i": 4}), (WIDE,), {"BM": 16}),
@@ -143,5 +161,15 @@ LAUNCHES = {
     ),
     "one turn": (tp.launch(one_turn, "64 256 -> (i 16) 256", grid="i", dims={"i": 4}), (WIDE,), {}),
     "written out": (tp.launch(written_out, "64 256 -> (i 16) 256", grid="i", dims={"i": 4}), (WIDE,), {}),
+    "left out": (
+        tp.launch(functools.partial(left_out, shifted=False), "64 256 -> (i 16) 256", grid="i", dims={"i": 4}),
+        (WIDE,),
+        {},
+    ),
+    "renamed": (
+        tp.launch(renamed, "2 64 256 -> (i 16) 256", grid="i", dims={"i": 2}),
+        (jax.ShapeDtypeStruct((2, 64, 256), jnp.float32),),
+        {},
+    ),
     "not there": (tp.launch(not_there, "64 256 -> (i 16) 256", grid="i", dims={"i": 4}), (WIDE,), {}),
 }
