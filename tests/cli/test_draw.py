@@ -14,6 +14,7 @@ def _in_a_folder_with_the_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_picture_is_written(cli, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason='pip install "typedpallas[draw]"')
     ran = cli("draw", "kernels.py:from_vmem", "--args", "f32[32,128]", "--target", "tpu-v5e", "--output", "it.svg")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "it.svg: `_triple`\n"

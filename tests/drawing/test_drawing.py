@@ -76,7 +76,12 @@ def test_labels(steps: tuple[int, ...], label: str) -> None:
     assert Block(0, 0, steps).label == label
 
 
+def _needs_matplotlib() -> None:
+    pytest.importorskip("matplotlib", reason='pip install "typedpallas[draw]"')
+
+
 def test_a_picture_says_what_is_wrong_and_what_memory_is_taken(tmp_path: Path) -> None:
+    _needs_matplotlib()
     call, aval = _copied((4,), (8, 128), (32, 128), lambda i: (i + 1, 0))
     file = tmp_path / "copy.svg"
     report = tp.draw(call, aval, file=file, target="tpu-v5e")
@@ -92,6 +97,7 @@ def test_a_picture_says_what_is_wrong_and_what_memory_is_taken(tmp_path: Path) -
 
 
 def test_many_kernels_and_blocks_still_fit(tmp_path: Path) -> None:
+    _needs_matplotlib()
     call, aval = _copied((64, 64), (8, 128), (512, 8192), lambda i, j: (i, j))
     tp.draw(lambda x: call(call(x)), aval, file=tmp_path / "two.png")
     assert (tmp_path / "two.png").stat().st_size > 10_000
