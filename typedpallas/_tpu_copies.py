@@ -6,10 +6,12 @@ everywhere, v4 included. VMEM_SHARED and HOST were not asked for and are let thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import jax
+from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 if TYPE_CHECKING:
@@ -57,6 +59,55 @@ def make_async_copy(
 ) -> Copy:
     """Describes a copy that ``sem`` counts: ``start()`` it, then ``wait()``, perhaps elsewhere in the kernel."""
     return cast("Copy", pltpu.make_async_copy(src, dst, sem))
+
+
+type DeviceId = int | jax.Array | tuple[int | jax.Array, ...] | Mapping[str | tuple[str, ...], int | jax.Array]
+"""Another device: a place along each axis of the mesh, by name or for all of them in order; or a logical number."""
+
+
+class RemoteCopy(Copy, Protocol):
+    """A copy to another device. Every device that runs the kernel sends one, and receives one.
+
+    `wait` ends both: what this device sends has left, and what is sent to it has arrived.
+    """
+
+    def wait_send(self) -> None:
+        """Ends what this device sends: the source may be stored to."""
+
+    def wait_recv(self) -> None:
+        """Ends what is sent to this device: its destination holds the data."""
+
+
+def make_async_remote_copy(
+    src: Ref[Copied | Portable, Any, *tuple[Any, ...]],
+    dst: Stored[Copied | Portable],
+    send_sem: Ref[DMA, Any, *tuple[Any, ...]],
+    recv_sem: Ref[DMA, Any, *tuple[Any, ...]],
+    device_id: DeviceId,
+    device_id_type: pl.DeviceIdType = pl.DeviceIdType.MESH,
+) -> RemoteCopy:
+    """Describes a copy of ``src`` here to ``dst`` on another device.
+
+    ``send_sem`` counts here, ``recv_sem`` there, where the device waits for its own. With ``pl.DeviceIdType.LOGICAL``
+    the id is a number; else it names places along the mesh's axes, ``{"x": neighbour}``.
+    """
+    to = dict(device_id) if isinstance(device_id, Mapping) else device_id
+    made = pltpu.make_async_remote_copy(src, dst, send_sem, recv_sem, to, device_id_type=device_id_type)
+    return cast("RemoteCopy", made)
+
+
+def async_remote_copy(
+    src: Ref[Copied | Portable, Any, *tuple[Any, ...]],
+    dst: Stored[Copied | Portable],
+    send_sem: Ref[DMA, Any, *tuple[Any, ...]],
+    recv_sem: Ref[DMA, Any, *tuple[Any, ...]],
+    device_id: DeviceId,
+    device_id_type: pl.DeviceIdType = pl.DeviceIdType.MESH,
+) -> RemoteCopy:
+    """As `make_async_remote_copy`, and begins the copy."""
+    copied = make_async_remote_copy(src, dst, send_sem, recv_sem, device_id, device_id_type)
+    copied.start()
+    return copied
 
 
 @contextmanager

@@ -12,9 +12,13 @@ _COPIES = "`pltpu.sync_copy` or `pltpu.make_async_copy`"
 
 if TYPE_CHECKING:
     from typedpallas._tpu_copies import Copy as Copy
+    from typedpallas._tpu_copies import DeviceId as DeviceId
+    from typedpallas._tpu_copies import RemoteCopy as RemoteCopy
     from typedpallas._tpu_copies import async_copy as async_copy
+    from typedpallas._tpu_copies import async_remote_copy as async_remote_copy
     from typedpallas._tpu_copies import copy as copy
     from typedpallas._tpu_copies import make_async_copy as make_async_copy
+    from typedpallas._tpu_copies import make_async_remote_copy as make_async_remote_copy
     from typedpallas._tpu_copies import sync_copy as sync_copy
     from typedpallas._tpu_semaphores import semaphore_read as semaphore_read
     from typedpallas._tpu_semaphores import semaphore_signal as semaphore_signal
@@ -23,9 +27,13 @@ if TYPE_CHECKING:
 else:
     _LATER = {
         "Copy": "_tpu_copies",
+        "DeviceId": "_tpu_copies",
+        "RemoteCopy": "_tpu_copies",
         "async_copy": "_tpu_copies",
+        "async_remote_copy": "_tpu_copies",
         "copy": "_tpu_copies",
         "make_async_copy": "_tpu_copies",
+        "make_async_remote_copy": "_tpu_copies",
         "sync_copy": "_tpu_copies",
         "semaphore_read": "_tpu_semaphores",
         "semaphore_signal": "_tpu_semaphores",
