@@ -147,7 +147,9 @@ def test_programs_of_a_gpu_start_anew() -> None:
     assert not tp.check(lambda x: run(x, input_output_aliases={0: 0}), X, target="h100").diagnostics
 
 
-def test_copies_between_devices_are_not_judged() -> None:
+def test_copies_to_another_device_are_two() -> None:
+    """What is sent and what is received, each with its own semaphore."""
+
     def body(x, o, sent, received):
         copy = pltpu.make_async_remote_copy(x, o, sent, received, device_id=0, device_id_type=pl.DeviceIdType.LOGICAL)
         copy.start()
@@ -161,7 +163,9 @@ def test_copies_between_devices_are_not_judged() -> None:
             scratch_shapes=[pltpu.SemaphoreType.DMA, pltpu.SemaphoreType.DMA],
         )(x)
 
-    assert not tp.check(run, X, target="tpu-v5e").diagnostics
+    said = tp.check(run, X, target="tpu-v5e").diagnostics
+    assert [item.rule for item in said] == ["copy-not-waited"] * 2
+    assert "`sent`" in said[0].message and "`received`" in said[1].message
 
 
 def test_a_grid_that_is_known_only_when_it_runs_is_not_judged() -> None:

@@ -39,6 +39,8 @@ class SemaphoreLeft:
     """Whether the copy is started under a condition on data."""
     given: Given | None = None
     """The case in which it is left; none if in every one."""
+    shared: bool = False
+    """Whether other devices signal it: then it is what they all leave on average, each running the same."""
 
 
 @record(frozen=True, kw_only=True)
@@ -53,6 +55,7 @@ class SemaphoreStarved:
     """What was started, or signalled, and not yet waited for: at most; none if unknown."""
     step: Point = ()
     given: Given | None = None
+    shared: bool = False
 
 
 @record(frozen=True, kw_only=True)

@@ -36,8 +36,13 @@ def verdict(rule: Rule, given: Given | None) -> Callable[..., Finding]:
     return rule.refuted if given is None or given.certain else rule.open
 
 
-def unless(given: Given | None) -> tuple[str, ...]:
-    """The note on what would make it right where that is not known."""
+def notes(given: Given | None, shared: bool = False) -> tuple[str, ...]:
+    """What would make it right, where that is not known; why it holds of a semaphore that other devices signal."""
+    why = "every device runs the kernel, so each gets as much on it as each sends, on average"
+    return (*_unless(given), *([why] if shared else ()))
+
+
+def _unless(given: Given | None) -> tuple[str, ...]:
     if given is None or given.certain:
         return ()
     return (f"only if that never comes is it right: {where(given).removeprefix('where ').removesuffix(', ')}",)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import Context, CopyLeft, Event, SemaphoreLeft
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import at_step, unless, verdict, where
+from typedpallas.rules._steps import at_step, notes, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -78,7 +78,7 @@ class CopyNotWaited(Rule):
             found=f"{amount} that nothing waits for",
             witness=f"{when}`{event.semaphore}` still counts {amount} at the end, from the copy `{event.source}` -> "
             f"`{event.target}` started{at_step(event.step, 'this line')}",
-            notes=unless(event.given),
+            notes=notes(event.given, event.shared),
             help="call `wait()` on the copy, on every path and in every step that starts one",
         )
 

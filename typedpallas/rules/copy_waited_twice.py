@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import BarrierStarved, Context, Event, SemaphoreStarved
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import at_step, unless, verdict, where
+from typedpallas.rules._steps import at_step, notes, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -73,7 +73,7 @@ class CopyWaitedTwice(Rule):
             found=there,
             witness=f"{where(event.given)}`{event.semaphore}` gets {most}, and the wait{at_step(event.step)} takes "
             f"{'those of a whole copy' if event.wanted is None else event.wanted}",
-            notes=unless(event.given),
+            notes=notes(event.given, event.shared),
             help="wait once for each copy that was started" + (", and only where it was" if event.given else ""),
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import Context, CopyInUse, Event, SharedInUse
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import USES, at_step, unless, verdict, where
+from typedpallas.rules._steps import USES, at_step, notes, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -73,7 +73,7 @@ class ReadBeforeWait(Rule):
             found=f"{action}{at_step(event.step)}",
             witness=f"{where(event.given)}the copy `{event.source}` -> `{event.target}` was started{began} and "
             f"is not waited for before {action}",
-            notes=unless(event.given),
+            notes=notes(event.given),
             help=f"move the wait on `{event.semaphore}` before this line, or use another buffer",
         )
 

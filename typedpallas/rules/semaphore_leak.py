@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas.events import Context, Event, SemaphoreLeft
-from typedpallas.rules._steps import unless, verdict, where
+from typedpallas.rules._steps import notes, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -59,6 +59,6 @@ class SemaphoreLeak(Rule):
             expected="as much waited for as signalled",
             found=f"{event.left} left",
             witness=f"{where(event.given)}`{event.semaphore}` still counts at least {event.left} at the end",
-            notes=unless(event.given),
+            notes=notes(event.given, event.shared),
             help=f"wait on `{event.semaphore}` for all that is signalled",
         )

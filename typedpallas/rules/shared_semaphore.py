@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from typedpallas.events import Context, CopyInUse, Event
-from typedpallas.rules._steps import USES, at_step, unless, verdict, where
+from typedpallas.rules._steps import USES, at_step, notes, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -75,7 +75,7 @@ class SharedSemaphore(Rule):
             witness=f"{where(event.given)}the copies `{event.source}` -> `{event.target}` and `{event.other}` both "
             f"count on `{event.semaphore}`, which does not tell their bytes apart: the other may have ended, "
             "this one not",
-            notes=unless(event.given),
+            notes=notes(event.given),
             help="give each copy under way its own semaphore, as `done.at[slot]`, or wait for all of them before any "
             "buffer is used",
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.events import BarrierStarved, Context, Event, SemaphoreStarved
 from typedpallas.rules import _moments
-from typedpallas.rules._steps import at_step, unless, verdict, where
+from typedpallas.rules._steps import at_step, notes, verdict, where
 from typedpallas.rules.base import Example, Finding, Rule
 
 _KERNEL = """
@@ -35,7 +35,8 @@ def reference(x):
 class WaitWithoutSignal(Rule):
     """A wait asks a semaphore for more than is ever signalled: the kernel hangs.
 
-    Semaphores that other devices or cores signal are not judged.
+    Of a semaphore that other devices signal each device gets, on average, as much as it sends itself. Those that
+    other cores signal are not judged.
 
     On GPUs the same holds of a barrier at which nobody arrives, or nobody any more.
 
@@ -66,7 +67,7 @@ class WaitWithoutSignal(Rule):
             found=f"{event.there}",
             witness=f"{where(event.given)}`{event.semaphore}` gets at most {event.there}, and "
             f"the wait{at_step(event.step)} takes {event.wanted}",
-            notes=unless(event.given),
+            notes=notes(event.given, event.shared),
             help=f"signal `{event.semaphore}` as often as it is waited for",
         )
 

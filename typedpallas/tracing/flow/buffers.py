@@ -11,7 +11,7 @@ from typedpallas.tracing.flow import cells
 from typedpallas.tracing.flow.copies import leak
 from typedpallas.tracing.flow.plan import Plan
 from typedpallas.tracing.flow.run import Frame, NotFollowed, Run, handles, read
-from typedpallas.tracing.flow.state import Bound, Buffer, Count, State
+from typedpallas.tracing.flow.state import Bound, Buffer, Count
 
 
 @handles("run_scoped")
@@ -25,7 +25,7 @@ def _scoped(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     for k, var in enumerate(inner.invars):
         name = names[k] if known else f"scoped[{k}]"
         buffer = run.buffer(var, functools.partial(buffer_of, name, var.aval, "scoped"))
-        allocate(run.state, buffer, cells.MAYBE if eqn.params.get("collective_axes") else cells.UNWRITTEN)
+        allocate(run, buffer, cells.MAYBE if eqn.params.get("collective_axes") else cells.UNWRITTEN)
         made.append(buffer)
     scope = {var: run.given(plan, frame, atom) for var, atom in zip(inner.constvars, eqn.invars, strict=True)}
     scope |= {var: Bound(buffer=buffer) for var, buffer in zip(inner.invars, made, strict=True)}
@@ -65,12 +65,22 @@ def buffer_of(name: str, aval: Any, role: Any, number: int) -> Buffer:
     return Buffer(number, name, tuple(shape), bits, role)  # type: ignore[arg-type]
 
 
-def allocate(state: State, buffer: Buffer, code: int) -> None:
+def allocate(run: Run, buffer: Buffer, code: int) -> None:
     """A buffer comes into scope."""
     if buffer.role == "semaphore":
-        state.counts[buffer.number] = (Count(),) * math.prod(buffer.shape)
+        run.state.counts[buffer.number] = (Count(free=buffer.number in run.remote),) * math.prod(buffer.shape)
     else:
-        state.cells[buffer.number] = code
+        run.state.cells[buffer.number] = code
+
+
+@handles("get_barrier_semaphore")
+def _barrier(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
+    """The one semaphore that the devices have in common; it is there before the kernel, and after it."""
+    buffer = run.buffer("barrier", lambda number: Buffer(number, "get_barrier_semaphore()", (), 0, "semaphore"))
+    run.shared.add(buffer.number)
+    if buffer.number not in run.state.counts:
+        allocate(run, buffer, cells.MEANT)
+    return [Bound(buffer=buffer)]
 
 
 def release(run: Run, buffer: Buffer) -> None:

@@ -18,6 +18,8 @@ class Left:
     eqn: Any = field(compare=False)
     sometimes: bool = False
     """Whether the copy depends on data; where it is started, nothing waits for it."""
+    shared: bool = False
+    """Whether other devices signal it."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Hang:
     there: int
     ids: Ids
     eqn: Any = field(compare=False)
+    shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """Copies between memories, and waits and signals of semaphores."""
 
+import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from typedpallas.tracing.flow import cells, regions
-from typedpallas.tracing.flow.claims import Left
+from typedpallas.tracing.flow.claims import Hang, Left
 from typedpallas.tracing.flow.flights import count, early, take
 from typedpallas.tracing.flow.memory import added, forget, origin_of, put
 from typedpallas.tracing.flow.numbers import exact
@@ -41,17 +43,10 @@ def _element(view: View) -> tuple[Buffer | None, int | None]:
     return buffer, int(np.ravel_multi_index(starts, buffer.shape)) if starts else 0  # type: ignore[arg-type]
 
 
-def _copy(run: Run, eqn: Any) -> Sequence[Any]:
-    """Source, target and semaphore of a copy on one device."""
-    source, target, semaphore, other, device = run.plans.operands(eqn)
-    if other is not None or device is not None:
-        raise NotFollowed("a copy to another device")
-    return source, target, semaphore
-
-
 @handles("dma_start")
 def _start(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    source, target, semaphore = (_view(run, frame, part) for part in _copy(run, eqn))
+    *ends, sent, device = run.plans.operands(eqn)
+    source, target, semaphore = (_view(run, frame, part) for part in ends)
     into, box = target
     if into is None or source[0] is None or semaphore[0] is None:
         raise NotFollowed("a copy between unknown buffers")
@@ -66,33 +61,62 @@ def _start(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     run.written.add(into.number)
     if into.number in run.state.cells:
         put(run, into, box, moved)
+    begin = functools.partial(_begin, run, eqn, _bits(target))
+    if sent is None and device is None:
+        begin(semaphore, (source[0], source[1]), (into, box))
+        return ()
+    run.shared.add(semaphore[0].number)
+    begin(_view(run, frame, sent), (source[0], source[1]), (_elsewhere(into), None))
+    begin(semaphore, (_elsewhere(source[0]), None), (into, box))
+    return ()
+
+
+def _elsewhere(buffer: Buffer) -> Buffer:
+    """The same buffer of another device: to and from it goes what no use here is in the way of."""
+    return replace(buffer, number=-1 - buffer.number, name=f"{buffer.name} (another device's)", role="unknown")
+
+
+def _begin(run: Run, eqn: Any, bits: int | None, semaphore: View, source: Any, target: Any) -> None:
+    """A copy is under way until what its semaphore gets is waited for.
+
+    One to another device is two: what it reads here is free when it was sent, and as every device runs the same,
+    another one's copy comes to what it writes there.
+    """
     sem, element = _element(semaphore)
-    assert sem is not None
-    flight = Flight(eqn, (sem, element), (source[0], source[1]), (into, box), run.guards, run.ids, _bits(target))
-    count(run, (sem, element), flight.bits)
+    if sem is None:
+        raise NotFollowed("a copy that counts on an unknown semaphore")
+    flight = Flight(eqn, (sem, element), source, target, run.guards, run.ids, bits)
+    count(run, (sem, element), bits)
     run.starts[sem.number, element] = flight
     run.state.flights = (*run.state.flights, flight)
-    return ()
 
 
 @handles("dma_wait")
 def _wait(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
-    source, target, semaphore = (_view(run, frame, part) for part in _copy(run, eqn))
+    source, target, semaphore = (_view(run, frame, part) for part in run.plans.operands(eqn)[:3])
     sem, element = _element(semaphore)
     if sem is None:
         raise NotFollowed("a wait for an unknown semaphore")
-    take(run, eqn, (sem, element), _bits(target), (source, target))
+    take(
+        run,
+        eqn,
+        (sem, element),
+        _bits(target),
+        (target, source) if eqn.params.get("is_wait_send") else (source, target),
+    )
     return ()
 
 
 @handles("semaphore_signal")
 def _signal(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     ref, transforms, more, device, core = run.plans.operands(eqn)
-    if device is not None or core is not None:
+    if core is not None:
         raise NotFollowed("a signal to another core")
     buffer = read(frame, ref).buffer
     if buffer is None:
         return ()
+    if device is not None:
+        run.shared.add(buffer.number)
     sem, element = _element((buffer, region_of(run, frame, transforms, buffer.shape)))
     assert sem is not None
     count(run, (sem, element), exact(number_of(frame)(more)))
@@ -125,4 +149,8 @@ def leak(run: Run, buffer: Buffer) -> None:
             continue
         if held.low > 0 or (never and held.high > 0):
             eqn = None if start is None else start.eqn
-            run.claims.append(Left(buffer, element, held.low or held.high, start, eqn, sometimes=held.low == 0))
+            amount, sometimes = (held.low, False) if held.low > 0 else (held.high, True)
+            run.claims.append(Left(buffer, element, amount, start, eqn, sometimes, held.free))
+        elif held.high < 0 and (buffer.number, element) in run.waits:
+            eqn, ids, wanted = run.waits[buffer.number, element]
+            run.claims.append(Hang(buffer, element, wanted, max(wanted + held.high, 0), ids, eqn, held.free))

@@ -44,6 +44,7 @@ def _adds(eqn: Any, flight: Flight) -> bool:
 def count(run: Run, semaphore: Element, more: int | None) -> None:
     """A semaphore goes up."""
     sem, element = semaphore
+    run.begun.add(sem.number)
     counts = run.state.counts.get(sem.number)
     if counts is None:
         return
@@ -55,8 +56,8 @@ def count(run: Run, semaphore: Element, more: int | None) -> None:
 
 def _up(held: Count, more: int | None, certain: bool) -> Count:
     if more is None:
-        return Count(held.low, MANY)
-    return Count(held.low + (more if certain else 0), min(held.high + more, MANY))
+        return Count(held.low, MANY, held.free)
+    return Count(held.low + (more if certain else 0), min(held.high + more, MANY), held.free)
 
 
 def take(run: Run, eqn: Any, semaphore: Element, wanted: int | None, meant: tuple[View, ...] = ()) -> None:
@@ -66,9 +67,12 @@ def take(run: Run, eqn: Any, semaphore: Element, wanted: int | None, meant: tupl
     counts = run.state.counts.get(sem.number)
     if counts is not None:
         reached = [held for k, held in enumerate(counts) if element in (None, k)]
-        most = max((held.high for held in reached), default=MANY)
+        most = max((_most(run, sem, held) for held in reached), default=MANY)
         if wanted is not None and most < wanted and not run.guards:
-            run.claims.append(Hang(sem, element, wanted, most, run.ids, eqn))
+            run.claims.append(Hang(sem, element, wanted, most, run.ids, eqn, sem.number in run.remote))
+        if sem.number in run.remote and wanted is not None:
+            named = range(len(counts)) if element is None else (element,)
+            run.waits |= {(sem.number, k): (eqn, run.ids, wanted) for k in named}
         run.state.counts[sem.number] = counts = tuple(
             _down(held, wanted, certain=element is not None) if element in (None, k) else held
             for k, held in enumerate(counts)
@@ -78,6 +82,13 @@ def take(run: Run, eqn: Any, semaphore: Element, wanted: int | None, meant: tupl
         for flight in run.state.flights
         if not _may_end(flight.semaphore, semaphore) or _may_be_missing(flight, counts)
     )
+
+
+def _most(run: Run, sem: Buffer, held: Count) -> int:
+    """What a wait may find at most. Other devices may be further on, but not before the first of them has begun."""
+    if held.free:
+        return MANY if sem.number in run.begun else 0
+    return held.high
 
 
 def _may_be_missing(flight: Flight, counts: tuple[Count, ...] | None) -> bool:
@@ -105,6 +116,6 @@ def _may_end(flight: Element, waited: Element) -> bool:
 
 def _down(held: Count, less: int | None, certain: bool) -> Count:
     if less is None:
-        return Count(0, held.high)
-    high = held.high if held.high >= MANY or not certain else max(held.high - less, 0)
-    return Count(max(held.low - less, 0), high)
+        return Count(held.least, held.high, held.free)
+    high = held.high if held.high >= MANY or not certain else max(held.high - less, held.least)
+    return Count(max(held.low - less, held.least), high, held.free)

@@ -92,7 +92,7 @@ class Grid:
             if table is not None and table.shape == buffer.shape:
                 self.run.tables[buffer.number] = table
             code = self._at_first(operand)
-            flow_buffers.allocate(self.run.state, buffer, code)
+            flow_buffers.allocate(self.run, buffer, code)
             if buffer.role == "semaphore" and operand.role != "scratch":
                 self.run.state.counts.pop(buffer.number)
             if operand.role == "out" and operand.mapping is not None and buffer.role == "out":
@@ -170,7 +170,7 @@ class Grid:
         if self.fresh:
             for buffer in run.buffers.values():
                 if buffer.role == "scratch":
-                    flow_buffers.allocate(run.state, buffer, cells.UNWRITTEN)
+                    flow_buffers.allocate(run, buffer, cells.UNWRITTEN)
         run.ids = tuple(number for axis, number in enumerate(ids) if axis not in self.hidden)
         run.extents = tuple(extent for axis, extent in enumerate(self.extents) if axis not in self.hidden)
         self._ticked = None

@@ -148,6 +148,8 @@ def _followed(
     ]
     grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, tables, phases)
     grid.walk()
+    if not run.shared <= run.remote:
+        return _followed(kernel, extents, first, run.anew(), exactly, tables)
     return grid
 
 

@@ -17,7 +17,7 @@ from typedpallas.tracing.flow.regions import Region
 from typedpallas.tracing.flow.run import Frame, Run, handles, read, scope
 from typedpallas.tracing.flow.run import region as region_of
 from typedpallas.tracing.flow.spans import Span
-from typedpallas.tracing.flow.state import ANY_COUNT, PLAIN, Bound, Buffer, Origin
+from typedpallas.tracing.flow.state import PLAIN, Bound, Buffer, Origin
 
 
 @handles("unknown")
@@ -41,7 +41,7 @@ def forget(run: Run, buffer: Buffer) -> None:
     if buffer.number in run.state.cells:
         run.state.cells[buffer.number] = cells.MAYBE
     if buffer.number in run.state.counts:
-        run.state.counts[buffer.number] = (ANY_COUNT,) * len(run.state.counts[buffer.number])
+        run.state.counts[buffer.number] = tuple(held.forgotten() for held in run.state.counts[buffer.number])
         run.waited.add(buffer.number)
     run.state.flights = tuple(
         flight
@@ -50,7 +50,7 @@ def forget(run: Run, buffer: Buffer) -> None:
     )
 
 
-@handles("semaphore_read", "get_barrier_semaphore", "add_dependency", "debug_print", "delay")
+@handles("semaphore_read", "add_dependency", "debug_print", "delay")
 def _nothing(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     return [PLAIN] * len(eqn.outvars)
 

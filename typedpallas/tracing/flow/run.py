@@ -75,6 +75,14 @@ class Run:
     """Semaphores that some path waits for."""
     starts: dict[tuple[int, int | None], Flight] = field(default_factory=dict)
     """The last copy started on each semaphore."""
+    remote: frozenset[int] = frozenset()
+    """Semaphores that other devices signal."""
+    shared: set[int] = field(default_factory=set)
+    """Semaphores that are found to be such."""
+    begun: set[int] = field(default_factory=set)
+    """Semaphores that something was signalled on so far, on any path."""
+    waits: dict[tuple[int, int], tuple[Any, Ids, int]] = field(default_factory=dict)
+    """The last wait for each element of those that other devices signal: its step, and how much it takes."""
     plans: Plans = field(default_factory=Plans)
     buffers: dict[Any, Buffer] = field(default_factory=dict)
     padded: dict[int, Kind] = field(default_factory=dict)
@@ -94,6 +102,12 @@ class Run:
     tokens: int = 0
     spent: int = 0
     """Equations that were visited."""
+
+    def anew(self) -> "Run":
+        """The same walk from the start, with the semaphores known that other devices signal."""
+        remote, budget = self.remote | self.shared, self.budget + self.spent
+        naming = None if self.naming is None else replace(self.naming, here=None)
+        return Run(self.unroll, budget, self.phased, naming=naming, remote=remote)
 
     def buffer(self, key: Any, make: Callable[[int], Buffer]) -> Buffer:
         """The buffer that a variable stands for; the same each time that it is made."""

@@ -41,6 +41,7 @@ def _left(claim: Left, given: Given | None) -> SemaphoreLeft:
         step=() if start is None else point(start.ids),
         sometimes=claim.sometimes,
         given=given,
+        shared=claim.shared,
     )
 
 
@@ -58,6 +59,7 @@ def _hang(claim: Hang, given: Given | None) -> SemaphoreStarved:
         there=_amount(claim.there, claim.semaphore.bits) or 0,
         step=point(claim.ids),
         given=given,
+        shared=claim.shared,
     )
 
 

@@ -97,17 +97,30 @@ def _hull(left: tuple[Buffer, Region | None], right: tuple[Buffer, Region | None
 
 @dataclass(frozen=True)
 class Count:
-    """What a semaphore's element holds or will hold when all copies have ended: at least and at most."""
+    """What a semaphore's element holds or will hold when all copies have ended: at least and at most.
+
+    ``free``: others signal it too. Then it is what the device signals, here or elsewhere, less what it waits for,
+    and may be negative: since all devices run the same, that is what theirs amount to on average.
+    """
 
     low: int = 0
     high: int = 0
+    free: bool = False
 
     def join(self, other: "Count") -> "Count":
         """Either of two paths."""
-        return self if self == other else Count(min(self.low, other.low), max(self.high, other.high))
+        if self == other:
+            return self
+        return Count(min(self.low, other.low), max(self.high, other.high), self.free or other.free)
 
+    @property
+    def least(self) -> int:
+        """No semaphore of its kind counts less."""
+        return -MANY if self.free else 0
 
-ANY_COUNT = Count(0, MANY)
+    def forgotten(self) -> "Count":
+        """The same after anything may have happened."""
+        return Count(self.least, MANY, self.free)
 
 
 @dataclass(frozen=True)
@@ -188,7 +201,7 @@ class State:
         return State(
             {k: cells.MAYBE for k in self.cells},
             {},
-            {k: (ANY_COUNT,) * len(v) for k, v in self.counts.items()},
+            {k: tuple(held.forgotten() for held in v) for k, v in self.counts.items()},
             (),
         )
 
@@ -218,7 +231,7 @@ def widened(own: State, before: State) -> State:
     """``own`` with each count whose bounds moved since ``before`` pushed to where it cannot move further."""
     counts = {
         key: tuple(
-            Count(a.low if a.low >= b.low else 0, a.high if a.high <= b.high else MANY)
+            Count(a.low if a.low >= b.low else a.least, a.high if a.high <= b.high else MANY, a.free)
             for a, b in zip(found, before.counts.get(key, found), strict=True)
         )
         for key, found in own.counts.items()
