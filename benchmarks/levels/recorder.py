@@ -46,8 +46,10 @@ def _recorded_any(api: Any, events: Sequence[Event], facts: Facts, places: Any) 
     _record(api, events, facts, places)
 
 
-def _recorded_all(api: Any, trials: Iterable[Trial], places: Mapping[str, Place], *, sure: bool) -> Said:
-    said = _judge_all(api, trials, places, sure=sure)
+def _recorded_all(
+    api: Any, trials: Iterable[Trial], places: Mapping[str, Place], *, complete: bool, compiled: bool
+) -> Said:
+    said = _judge_all(api, trials, places, complete=complete, compiled=compiled)
     _write(api, places[""].line, SLICES, said)
     return said
 

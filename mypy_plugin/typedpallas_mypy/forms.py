@@ -26,7 +26,7 @@ class Form:
     size: Size | None = None
     """Of ``size``: the number. Of ``multiple``: what is promised to divide the argument."""
     name: str = ""
-    """Of ``program`` and ``turn``: how messages call it."""
+    """Of ``program`` and ``turn``: how messages call it. Of ``data``: which load it is."""
 
     @staticmethod
     def of(size: Size | int) -> Form:
@@ -36,8 +36,6 @@ class Form:
 
 UNKNOWN: Final = Form("unknown")
 """A number of which nothing is known."""
-DATA: Final = Form("data")
-"""A number that is loaded."""
 
 
 def parts(form: Form) -> Iterator[Form]:
@@ -73,6 +71,7 @@ class Case:
         self.values = values
         self.terms = Terms()
         self._leaves: dict[str, Term] = {}
+        self._data: dict[str, Term] = {}
 
     def number(self, size: Size) -> int:
         """A size in numbers.
@@ -99,7 +98,7 @@ class Case:
         if form.op == "turn":
             return self._turn(form)
         if form.op == "data":
-            return self.terms.data()
+            return self._data.setdefault(form.name, self.terms.data())
         if form.op == "multiple":
             assert form.size is not None
             return self.terms.multiple(self.term(form.args[0]), self.number(form.size))

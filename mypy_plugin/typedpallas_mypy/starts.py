@@ -10,7 +10,7 @@ from typedpallas.dims import Size
 from typedpallas_mypy import counting
 from typedpallas_mypy.evaluate import Evaluator
 from typedpallas_mypy.facts import Types
-from typedpallas_mypy.forms import DATA, FREE, UNKNOWN, Form, parts
+from typedpallas_mypy.forms import FREE, UNKNOWN, Form, parts
 from typedpallas_mypy.handlers import calls_uses
 from typedpallas_mypy.handlers.calls_source import arguments, function_name
 from typedpallas_mypy.static import Constant
@@ -57,7 +57,7 @@ class Reader:
         if isinstance(e, n.UnaryExpr) and e.op in ("-", "~"):
             return Form("sub", (Form.of(0 if e.op == "-" else -1), self.form(e.expr, depth + 1)))
         if isinstance(e, n.IndexExpr) and self._is_loaded(e):
-            return DATA
+            return Form("data", name=f"{e.line}:{e.column}")
         return UNKNOWN
 
     def _apply(self, op: str, operands: tuple[n.Expression, ...], depth: int) -> Form:

@@ -40,8 +40,15 @@ def may_refute(trials: Iterable[Trial]) -> bool:
     return first is not None and bool(_refuted(first))
 
 
-def judge_all(api: Any, trials: Iterable[Trial], places: Mapping[str, Place], *, sure: bool) -> Said:
-    """Judge a construct by its trials. ``sure``: whether these show all there is, and the construct is compiled."""
+def judge_all(
+    api: Any, trials: Iterable[Trial], places: Mapping[str, Place], *, complete: bool, compiled: bool
+) -> Said:
+    """Judge a construct by its trials.
+
+    Args:
+        complete: whether these show all that can be.
+        compiled: whether the construct is surely compiled, where it has sizes with which it runs.
+    """
     clean = True
     standing: dict[_Key, list[tuple[Finding, Mapping[str, int]]]] | None = None
     for trial in trials:
@@ -51,10 +58,10 @@ def judge_all(api: Any, trials: Iterable[Trial], places: Mapping[str, Place], *,
         clean = clean and not found and not _doubted(trial)
         if not standing and not clean and not is_thorough():
             break
-    if standing and sure:
+    if standing and complete and compiled:
         _emit(api, standing, places)
         return "refuted"
-    if clean and sure and standing is not None:
+    if clean and complete and standing is not None:
         return "proved"
     report.unknown(api, places["index"], "whether this slice is aligned is not known for all sizes")
     return "open"

@@ -119,9 +119,9 @@ def _judge(api: Any, known: _Known, item: Noted, launch: _Launch) -> None:
     op = reach.use(item.node) if item.op == "view" else item.op
     if op is not None:
         around = reach.around(item.node)
-        sure = around is not None and slices.complete
         places: dict[str, n.Context] = {"": item.node, "index": item.node.index}
-        trials.judge_all(api, slices.trials(op, around or ()), places, sure=sure)
+        found = slices.trials(op, around or ())
+        trials.judge_all(api, found, places, complete=slices.complete, compiled=around is not None)
 
 
 class _Slices:
