@@ -14,6 +14,7 @@ from typedpallas.compilers.ambient import target_context
 from typedpallas.events import Context, MemoryUse
 from typedpallas.tracing import jaxapi, memory
 from typedpallas.tracing.ledgers import vmem as ledger_vmem
+from typedpallas.tracing.ledgers import windows as ledger_windows
 from typedpallas.tracing.walk import kernels
 
 MIB = 1 << 20
@@ -60,7 +61,7 @@ def _ledger(run, *avals, target: str = "tpu-v5e") -> MemoryUse:
     ],
 )
 def test_padding(shape: tuple[int, ...], bits: int, low: int, high: int) -> None:
-    assert ledger_vmem.padded(shape, bits) == (low, high)
+    assert ledger_windows.padded(shape, bits) == (low, high)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_padding(shape: tuple[int, ...], bits: int, low: int, high: int) -> None
 )
 def test_few_rows_fill_no_large_tile(rows: int, bits: int, most: int) -> None:
     """A page of a paged cache is many pairs of rows: no more is held of them than words that two rows fill."""
-    assert ledger_vmem.held((64, rows, 128), bits)[1] == 64 * most * 128 * bits // 8
+    assert ledger_windows.held((64, rows, 128), bits)[1] == 64 * most * 128 * bits // 8
 
 
 def test_a_moving_block_costs_two_buffers_and_one_that_stays_one() -> None:

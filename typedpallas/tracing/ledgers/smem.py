@@ -10,7 +10,7 @@ from typedpallas import dtypes, tpu
 from typedpallas.chips import TpuTarget
 from typedpallas.events import MemoryItem, MemoryUse
 from typedpallas.tracing import jaxapi
-from typedpallas.tracing.ledgers import vmem as ledger_vmem
+from typedpallas.tracing.ledgers import windows as ledger_windows
 from typedpallas.tracing.walk import KernelCall, Operand
 
 _KEPT = (512, 3072)
@@ -43,8 +43,8 @@ def _item(kernel: KernelCall, operand: Operand, var: Any) -> MemoryItem | None:
         return None
     sizes = tuple(int(extent or 0) for extent in shape) or (1,)
     bits = _WORD_BITS if dtype == "bool" else marker.bits
-    low, high = ledger_vmem.padded(sizes, bits)
-    fewest, most = (1, 1) if operand.mapping is None else ledger_vmem.buffers(kernel, operand)
+    low, high = ledger_windows.padded(sizes, bits)
+    fewest, most = (1, 1) if operand.mapping is None else ledger_windows.buffers(kernel, operand)
     sure = operand.role != "scratch" and _is_used(kernel, var, operand.role)
     written = f"({', '.join(map(str, sizes))}) x {bits} bits"
     return MemoryItem(

@@ -7,11 +7,13 @@ are alive at once.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from typedpallas import dtypes
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.grid import indices as grid_indices
+from typedpallas.tracing.ledgers import crossing
 from typedpallas.tracing.walk import KernelCall
 
 _TURNING = frozenset(
@@ -27,16 +29,26 @@ _ROWS, _LANES, _WORD_BITS, _WIDENED = 8, 128, 32, 8
 _TILE = 4096
 _IN_REGISTERS = 64 * _TILE
 """Bytes of all vector registers."""
+_BESIDE = 1 << 16
+"""Bytes that the compiler may hold beside what waits."""
+_MOVED = 1 << 18
+"""The same where elements are moved."""
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap")
 
 
 def alive(jaxpr: Any, product: int) -> int:
-    """Bytes that all values may take that are alive at once; none where a product's result needs the most room.
+    """Bytes that all values may take that have to wait at once; none where a product's result needs the most room.
 
     ``product``: the bytes of the largest product's result. Values that are used once are fused with what uses them.
     """
-    turned = _turns(jaxpr) or _shares(jaxpr, max(product, _IN_REGISTERS))
-    return _most(jaxpr) * 3 // 2 if turned else 0
+    turned = _turns(jaxpr)
+    if not turned and not _shares(jaxpr, _IN_REGISTERS // 4):
+        return 0
+    waiting = crossing.most(jaxpr, bytes_of)
+    if turned:
+        return min(waiting * 5 // 4 + _MOVED, _most(jaxpr) * 2)
+    full = waiting >= _IN_REGISTERS or _shares(jaxpr, _IN_REGISTERS)
+    return waiting * 5 // 4 + _BESIDE if full else waiting * 3 // 4
 
 
 def widened(jaxpr: Any) -> int:
@@ -46,7 +58,7 @@ def widened(jaxpr: Any) -> int:
     up to twice their size each, one costs it once, copies and values of 32 bits cost nothing.
     """
     found = {
-        var: 2 * _bytes(var)
+        var: 2 * bytes_of(var)
         for eqn in jaxpr.eqns
         if eqn.primitive.name not in (*_ACCESSES, "dot_general")
         for var in eqn.invars
@@ -66,17 +78,17 @@ def _shares(jaxpr: Any, size: int) -> bool:
     counts: dict[Any, int] = {}
     products = 0
     for eqn in jaxpr.eqns:
-        products += eqn.primitive.name == "dot_general" and _bytes(eqn.outvars[0]) >= size
+        products += eqn.primitive.name == "dot_general" and bytes_of(eqn.outvars[0]) >= size
         for atom in {atom for atom in eqn.invars if not jaxapi.is_literal(atom)}:
             counts[atom] = counts.get(atom, 0) + 1
         if any(_shares(inner, size) for inner in jaxapi.inner_jaxprs(eqn)):
             return True
-    return products > 1 or any(count > 1 and _bytes(var) >= size for var, count in counts.items())
+    return products > 1 or any(count > 1 and bytes_of(var) >= size for var, count in counts.items())
 
 
 def _turns(jaxpr: Any) -> bool:
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name in _TURNING and any(_bytes(var) > _TILE for var in (*eqn.invars, *eqn.outvars)):
+        if eqn.primitive.name in _TURNING and any(bytes_of(var) > _TILE for var in (*eqn.invars, *eqn.outvars)):
             return True
         if eqn.primitive.name in _ACCESSES and _is_part(eqn):
             return True
@@ -119,13 +131,13 @@ def _most(jaxpr: Any) -> int:
     ends: dict[int, list[Any]] = {}
     for var, step in last.items():
         ends.setdefault(step, []).append(var)
-    held = {var: _bytes(var) for var in jaxpr.invars if var in last}
+    held = {var: bytes_of(var) for var in jaxpr.invars if var in last}
     now = most = sum(held.values())
     for step, eqn in enumerate(jaxpr.eqns):
         inside = max((_most(inner) for inner in jaxapi.inner_jaxprs(eqn)), default=0)
         for var in eqn.outvars:
             if var in last:
-                held[var] = _bytes(var)
+                held[var] = bytes_of(var)
                 now += held[var]
         handed = (
             sum(held.get(atom, 0) for atom in {a for a in eqn.invars if not jaxapi.is_literal(a)}) if inside else 0
@@ -135,7 +147,7 @@ def _most(jaxpr: Any) -> int:
     return most
 
 
-def _bytes(var: Any) -> int:
+def bytes_of(var: Any) -> int:
     """A value in whole tiles; nothing for refs, scalars and what has no size.
 
     Elements of 8 bits and less are widened to words before they are computed with.
@@ -212,16 +224,41 @@ def _said_by(eqn: Any, var: Any, fixed: dict[Any, bool], kernel: KernelCall) -> 
     name = eqn.primitive.name
     if name in _ACCESSES:
         return "stored" if name in ("swap", "masked_swap") else "loaded"
-    operands = eqn.invars[1:] if name == "cond" else eqn.invars
-    if name not in ("pjit", "jit", "closed_call", "cond"):
+    if name not in ("pjit", "jit", "closed_call", "cond", "scan", "while"):
         return "kept"
     if name == "cond" and not (jaxapi.is_literal(eqn.invars[0]) or fixed.get(eqn.invars[0], False)):
         return "kept"
     said: list[_Said | None] = []
-    for inner in jaxapi.inner_jaxprs(eqn):
-        if len(inner.invars) != len(operands):
+    for inner, pairs in handed(eqn):
+        if pairs is None:
             return "kept"
-        pairs = list(zip(inner.invars, operands, strict=True))
         known = {own: jaxapi.is_literal(atom) or fixed.get(atom, False) for own, atom in pairs}
+        known = {} if name in ("scan", "while") else known  # what a loop carries moves on
         said += [_said(inner, own, dict(known), kernel) for own, atom in pairs if atom is var]
-    return next((one for one in ("kept", "stored", "loaded") if one in said), None)
+    found = next((one for one in ("kept", "stored", "loaded") if one in said), None)
+    return "kept" if found == "loaded" and _turns_around(eqn) else found
+
+
+def _turns_around(eqn: Any) -> bool:
+    """Whether an equation is a loop that stays one, so that nothing is handed on into it."""
+    name = eqn.primitive.name
+    return name == "while" or (name == "scan" and int(eqn.params["unroll"]) < int(eqn.params["length"]))
+
+
+type Handed = list[tuple[Any, Any]] | None
+"""The variables inside and the atoms that they stand for; none where that is not understood."""
+
+
+def handed(eqn: Any) -> Iterator[tuple[Any, Handed]]:
+    """The jaxprs inside an equation, each with what it is given."""
+    name = eqn.primitive.name
+    operands = {id(inner): eqn.invars[1:] if name == "cond" else eqn.invars for inner in jaxapi.inner_jaxprs(eqn)}
+    if name == "while":
+        tests, rest = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+        carried = eqn.invars[tests + rest :]
+        operands[id(jaxapi.open_jaxpr(eqn.params["cond_jaxpr"]))] = [*eqn.invars[:tests], *carried]
+        operands[id(jaxapi.open_jaxpr(eqn.params["body_jaxpr"]))] = eqn.invars[tests:]
+    for inner in jaxapi.inner_jaxprs(eqn):
+        inputs = inner.constvars if name == "run_scoped" else inner.invars
+        given = operands[id(inner)]
+        yield inner, list(zip(inputs, given, strict=True)) if len(inputs) == len(given) else None
