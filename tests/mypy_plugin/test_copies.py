@@ -11,6 +11,7 @@ import harness
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental.pallas import mosaic_gpu as plgpu
 
 import typedpallas as tp
 
@@ -58,6 +59,29 @@ def test_the_trace_says_the_same_of_each_kernel(module):
     found = {(item.kernel, item.rule) for item in report.diagnostics if item.verdict == "refuted"}
     name = module.__name__.removeprefix("copies_")
     assert found == {(_kernel(name, line), rule) for line, rule in _expected(name)}
+
+
+GPU_CALLS = {
+    "copy_gmem_to_smem": [("smem", "other", "arrived"), ("x", "o", "arrived")],
+    "copy_smem_to_gmem": [("x", "o"), ("smem", "other")],
+    "async_load_tmem": [("smem",)],
+    "async_store_tmem": [("smem", "value")],
+    "async_copy_smem_to_tmem": [("smem", "other")],
+}
+
+
+@pytest.mark.parametrize(("name", "names"), [(name, names) for name, calls in GPU_CALLS.items() for names in calls])
+def test_jax_refuses_what_lies_elsewhere_on_a_gpu(name, names):
+    """Source of the spaces that level 1 asks for: JAX refuses the others while it traces."""
+
+    def kernel(x, o, smem, other, arrived):
+        given = {"x": x, "o": o, "smem": smem, "other": other, "arrived": arrived}
+        getattr(plgpu, name)(*(other[...] if argument == "value" else given[argument] for argument in names))
+
+    block = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+    scratch = [plgpu.SMEM((64, 64), jnp.float32), plgpu.SMEM((64, 64), jnp.float32), plgpu.Barrier()]
+    with pytest.raises(ValueError, match=r"MEM"):
+        jax.eval_shape(plgpu.kernel(kernel, out_type=block, scratch_types=scratch), block)
 
 
 def _kernel(name, line):

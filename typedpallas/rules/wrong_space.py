@@ -67,10 +67,15 @@ class WrongSpace(Rule):
             expected=spaces.name(event.ref.space),
             found=spaces.name(event.space),
             notes=(f"`{event.ref.name}` gets {event.source}",) if event.source else (),
-            help=f"place it in `{event.ref.space.__name__}`, or annotate `{event.ref.name}` "
-            f"with `{event.space.__name__}`",
+            help=_help(event, event.ref.space, event.space),
             blame="space",
         )
+
+
+def _help(event: Argument, wanted: type[MemorySpace], given: type[MemorySpace]) -> str:
+    if event.what == "argument":
+        return f"pass one that lies in `{wanted.__name__}`" if wanted.data else f"pass a `{wanted.__name__}`"
+    return f"place it in `{wanted.__name__}`, or annotate `{event.ref.name}` with `{given.__name__}`"
 
 
 def _fits(annotated: type[MemorySpace], given: type[MemorySpace]) -> bool:
