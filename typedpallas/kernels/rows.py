@@ -1,6 +1,6 @@
 """Softmax and norms along the last axis: a program of Triton for each row on GPUs, blocks of rows elsewhere.
 
-One stream of rows through shared memory is faster for one of them: the layer norm of float32 on Hopper.
+On Hopper one stream of rows through shared memory is faster for the layer norm of float32 and the norms' gradients.
 """
 
 import functools
@@ -23,8 +23,6 @@ from typedpallas.launching.choose import choices
 _WARPS = {"softmax": 16, "rms_norm": 16, "layer_norm": 8}
 """Of one row of at least `_WIDE` elements on Triton: the fastest on an H200."""
 _WIDE = 4096
-_FLOPS = {"softmax_kernel": 5, "rms_norm_kernel": 4, "layer_norm_kernel": 7}
-"""For each element."""
 
 
 def softmax_kernel[T: tp.Float, BR: Dim, C: Dim](x: In[BLOCK, T, BR, C], out: Out[BLOCK, T, BR, C]) -> None:
@@ -61,6 +59,10 @@ def layer_norm_kernel[T: tp.Float, U: tp.Float, BR: Dim, C: Dim](
     out[...] = (scaled * scale + shift).astype(out.dtype)
 
 
+_FLOPS: dict[Callable[..., None], int] = {softmax_kernel: 5, rms_norm_kernel: 4, layer_norm_kernel: 7}
+"""For each element."""
+
+
 @functools.cache
 def launch(
     kernel: Callable[..., None],
@@ -82,7 +84,7 @@ def launch(
 
 def _cost(kernel: Callable[..., None], x: jax.ShapeDtypeStruct, *parameters: jax.ShapeDtypeStruct) -> pl.CostEstimate:
     exponentials = x.size if kernel is softmax_kernel else x.shape[0]
-    return costs.estimate(_FLOPS[kernel.__name__] * x.size, (x, *parameters, x), exponentials)
+    return costs.estimate(_FLOPS[kernel] * x.size, (x, *parameters, x), exponentials)
 
 
 def softmax(x: jax.Array) -> jax.Array:
@@ -156,8 +158,7 @@ def _rms_norm_forward(epsilon: float, x: jax.Array, weight: jax.Array) -> tuple[
 
 def _rms_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
     x, weight = kept
-    kernel = rows_backward.rms_norm_backward_kernel
-    d_x, d_weight = rows_backward.run(kernel, (d_out, x), weight, 1, _warps(16, x), epsilon=epsilon)
+    d_x, d_weight = _norm_backward(rows_backward.rms_norm_backward_kernel, d_out, x, weight, 1, epsilon)
     return d_x, d_weight.astype(weight.dtype)
 
 
@@ -179,11 +180,23 @@ def _layer_norm_forward(
 def _layer_norm_backward(epsilon: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array, ...]:
     x, weight, bias = kept
     kernel = rows_backward.layer_norm_backward_kernel
-    d_x, d_weight, d_bias = rows_backward.run(kernel, (d_out, x), weight, 2, _warps(16, x), epsilon=epsilon)
+    d_x, d_weight, d_bias = _norm_backward(kernel, d_out, x, weight, 2, epsilon)
     return d_x, d_weight.astype(weight.dtype), d_bias.astype(bias.dtype)
 
 
 _layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+def _norm_backward(
+    kernel: Callable[..., None], d_out: jax.Array, x: jax.Array, weight: jax.Array, sums: int, epsilon: float
+) -> tuple[jax.Array, ...]:
+    """The gradients of the rows and of as many parameters: on Hopper in one stream of rows."""
+    way = choices(None, None)[0]
+    if not way.interpret and way.backend == "mosaic_gpu" and x.ndim > 1 and _streams(way.capability, x):
+        from typedpallas.kernels.gpu.rows_backward import norm_backward
+
+        return norm_backward(d_out, x, weight, sums, epsilon=epsilon)
+    return rows_backward.run(kernel, (d_out, x), weight, sums, _warps(16, x), epsilon=epsilon)
 
 
 def _warps(count: int, x: jax.Array) -> int | None:

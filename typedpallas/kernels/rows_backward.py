@@ -18,8 +18,6 @@ from typedpallas.events import Backend
 from typedpallas.kernels import costs, defaults
 from typedpallas.launching.choose import choices
 
-_FLOPS = {"softmax_backward_kernel": 4, "rms_norm_backward_kernel": 10, "layer_norm_backward_kernel": 15}
-"""For each element."""
 PROGRAMS = 256
 """Of a GPU, each with as many rows: the fastest on an H200."""
 
@@ -102,6 +100,14 @@ def layer_norm_backward_kernel[T: tp.Float, U: tp.Float, BR: Dim, C: Dim](
         d_bias[...] = bias_sums[...]
 
 
+_FLOPS: dict[Callable[..., None], int] = {
+    softmax_backward_kernel: 4,
+    rms_norm_backward_kernel: 10,
+    layer_norm_backward_kernel: 15,
+}
+"""For each element."""
+
+
 @functools.cache
 def launch(
     kernel: Callable[..., None],
@@ -129,7 +135,7 @@ def _cost(kernel: Callable[..., None], sums: int, *operands: jax.ShapeDtypeStruc
     first = operands[0]
     parts, rows, columns = first.shape
     summed = jax.ShapeDtypeStruct((parts, sums, columns), jnp.float32)
-    return costs.estimate(_FLOPS[kernel.__name__] * first.size, (*operands, first, summed), parts * rows * (sums > 0))
+    return costs.estimate(_FLOPS[kernel] * first.size, (*operands, first, summed), parts * rows * (sums > 0))
 
 
 def run(
