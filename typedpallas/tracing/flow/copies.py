@@ -18,6 +18,10 @@ from typedpallas.tracing.flow.run import region as region_of
 from typedpallas.tracing.flow.state import Bound, Buffer, Flight, View
 
 
+_MOST_FLIGHTS = 64
+"""Of more copies under way at once the first are left alone."""
+
+
 def _view(run: Run, frame: Frame, part: Any) -> View:
     """The buffer and the region of a copy's operand."""
     ref, transforms = (part.ref, part.transforms) if hasattr(part, "transforms") else (part, ())
@@ -88,7 +92,7 @@ def _begin(run: Run, eqn: Any, bits: int | None, semaphore: View, source: Any, t
     flight = Flight(eqn, (sem, element), source, target, run.guards, run.ids, bits)
     count(run, (sem, element), bits)
     run.starts[sem.number, element] = flight
-    run.state.flights = (*run.state.flights, flight)
+    run.state.flights = (*run.state.flights[1 - _MOST_FLIGHTS :], flight)
 
 
 @handles("dma_wait")
