@@ -111,17 +111,18 @@ def _product(
     source: Source, name: str, found: Mapping[str, Given], values: Mapping[str, Value], context: FunctionSigContext
 ) -> Iterator[_Found]:
     operands = {part: _operand(part, found, values) for part in ("acc", "a", "b")}
-    acc, a, b = operands["acc"], operands["a"], operands["b"]
-    if acc is None or a is None or b is None:
-        return
-    shapes = [_shape(part, found, values) for part in ("acc", "a", "b")]
-    wrong = _disagreement(source.types, name, [acc, a, b], shapes)
-    if wrong is not None:
-        yield wrong, ""
+    a, b = operands["a"], operands["b"]
+    acc = operands["acc"] or MatrixOperand(name="the accumulator", space=None, dtype=None, shape=None)
+    if a is None or b is None:
         return
     arguments_given = zip(context.default_signature.arg_names, context.args, strict=False)
     plain = {part for part, expressions in arguments_given if expressions} <= _PLAIN
-    yield MatrixProduct(instruction=_PRODUCTS[name], a=a, b=b, acc=acc, plain=plain), ""
+    shapes = [_shape(part, found, values) for part in ("acc", "a", "b")]
+    wrong = _disagreement(source.types, name, [acc, a, b], shapes) if plain else None
+    if wrong is not None:
+        yield wrong, ""
+        return
+    yield MatrixProduct(instruction=_PRODUCTS[name], a=a, b=b, acc=acc, plain=plain, collective=not plain), ""
 
 
 def _operand(part: str, found: Mapping[str, Given], values: Mapping[str, Value]) -> MatrixOperand | None:
@@ -164,13 +165,12 @@ def _disagreement(
     """``(m, n) += (m, k) @ (k, n)``: what JAX refuses at once, for sizes that have names, too."""
     kinds = [operand.dtype for operand in operands]
     words = [answer.shown(types, Value(kind, shape)) for kind, shape in zip(kinds, shapes, strict=True)]
-    acc, a, b = shapes
-    if acc is not None and a is not None and b is not None:
-        rank = len(acc) == len(a) == len(b) == 2
-        pairs = [(acc[0], a[0]), (acc[1], b[1]), (a[1], b[0])] if rank else []
-        if not rank or any(_differ(types, *pair) for pair in pairs):
-            refusal = "an accumulator (m, n), a left operand (m, k) and a right one (k, n) are wanted"
-            return Operation(function=name, operands=tuple(words), refusal=refusal, kind="shape")
+    if any(shape is not None and len(shape) != len(("rows", "columns")) for shape in shapes):
+        return None
+    (m, n), (rows, k), (depth, columns) = (shape if shape is not None else (None, None) for shape in shapes)
+    if any(_differ(types, *pair) for pair in ((m, rows), (n, columns), (k, depth))):
+        refusal = "an accumulator (m, n), a left operand (m, k) and a right one (k, n) are wanted"
+        return Operation(function=name, operands=tuple(words), refusal=refusal, kind="shape")
     mixed = kinds[1] in _FP8 and kinds[2] in _FP8
     if kinds[1] is not None and kinds[2] is not None and kinds[1] != kinds[2] and not mixed:
         refusal = "both operands have one element type, but for the two kinds of 8-bit floats"

@@ -35,6 +35,13 @@ def products[M: tp.Dim, N: tp.Dim, K: tp.Dim](
     plgpu.wgmma(acc_few, few, b)  # E: wgmma-shape
     plgpu.wgmma(half, a, b)  # E: wgmma-shape
 
+    def scoped(sums):
+        plgpu.wgmma(sums, a, b)
+        plgpu.wgmma(sums, narrow, tall)  # E: wgmma-shape
+        plgpu.wgmma(sums, a, turned)  # E: shape-mismatch
+
+    pl.run_scoped(scoped, plgpu.ACC((64, 64), jnp.float32))
+
 
 def copies[M: tp.Dim](
     x: In[gpu.GMEM, bf16, M, L[64]],
