@@ -44,7 +44,7 @@ def _problem(key: jax.Array, name: str, shape: tuple[int, ...], causal: bool, dt
         functools.partial(_reference, causal),
         TOLERANCE[jnp.dtype(dtype).name],
         4.0 * batch * heads * length**2 * head_dim * (0.5 if causal else 1.0),
-        chain=16 if length <= 1024 else 1,
+        chain=8 if length <= 1024 else 1,
     )
 
 

@@ -35,11 +35,15 @@ def main() -> int:
     """Print a line for each case; 0 if all are right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=None, help="of the random inputs; fresh unless given")
-    seed = parser.parse_args().seed
+    parser.add_argument("names", nargs="*", help="parts of cases' names; all of them")
+    options = parser.parse_args()
+    seed, names = options.seed, options.names
     seed = secrets.randbits(31) if seed is None else seed
     print(f"jax {jax.__version__}, {jax.devices()[0].device_kind}, seed {seed}", flush=True)
     random = np.random.default_rng(seed)
-    failures = sum(not report(case) for case in (*finished(random), *grouped(random), *paged(random)))
+    cases = (*finished(random), *grouped(random), *paged(random))
+    chosen = [case for case in cases if not names or any(part in case.name for part in names)]
+    failures = sum(not report(case) for case in chosen)
     print(f"{failures} wrong" if failures else "all right")
     return 1 if failures else 0
 

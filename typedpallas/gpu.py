@@ -70,4 +70,4 @@ class Barrier(GpuSpace):
 
 
 class ClusterBarrier(Barrier):
-    """Counts arrivals of a whole cluster."""
+    """Counts arrivals of a whole cluster; of the block where there are no clusters."""

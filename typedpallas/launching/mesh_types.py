@@ -120,14 +120,14 @@ class _Known:
 
 
 def scratch_types(bound: Bound, arrivals: Mapping[str, int], cluster: tuple[str, ...]) -> tuple[Any, ...]:
-    """What Pallas allocates, in the order of the parameters."""
+    """What Pallas allocates, in the order of the parameters. A block without a cluster is alone at its barriers."""
     found: list[Any] = []
     for parameter, shape, dtype in bound.scratch:
         assert parameter.type is not None
         count, space = arrivals.get(parameter.name, 1), parameter.type.space
         if space is gpu.SMEM:
             found.append(plgpu.SMEM(shape, dtype))
-        elif space is gpu.ClusterBarrier:
+        elif space is gpu.ClusterBarrier and cluster:
             found.append(plgpu.ClusterBarrier(collective_axes=cluster, num_arrivals=count, num_barriers=shape))
         else:
             found.append(plgpu.Barrier(num_arrivals=count, num_barriers=shape))

@@ -19,7 +19,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 
 import typedpallas as tp
 from typedpallas import Dim, In, Multiple, Out, Scratch, f32, i32
-from typedpallas.gpu import GMEM, SMEM, Barrier
+from typedpallas.gpu import GMEM, SMEM, Barrier, ClusterBarrier
 from typedpallas.kernels.gpu.attention_forward_parts import Block, Refs
 from typedpallas.kernels.gpu.attention_parts import Ring
 from typedpallas.kernels.gpu.attention_tuning import AttentionTuning, Work, default, schedule
@@ -60,9 +60,9 @@ def attention_kernel[
     q_filled: Scratch[Barrier, G],
     q_freed: Scratch[Barrier, G],
     k_filled: Scratch[Barrier, S],
-    k_freed: Scratch[Barrier, S],
+    k_freed: Scratch[ClusterBarrier, S],
     v_filled: Scratch[Barrier, S],
-    v_freed: Scratch[Barrier, S],
+    v_freed: Scratch[ClusterBarrier, S],
     go: Scratch[Barrier, G],
     *,
     work: Work,
@@ -71,8 +71,9 @@ def attention_kernel[
 ) -> None:
     """All tiles of queries of one block, in the order of its row of ``turns``."""
     refs = Refs(q, k, v, turns, out, lse, q_slots, out_slots, lse_slots, go)
-    rings = (Ring((k_slots,), k_filled, k_freed, tuning.stages), Ring((v_slots,), v_filled, v_freed, tuning.stages))
-    _run(Block(refs, *rings, q_filled, q_freed, work, tuning, scale * math.log2(math.e)))
+    keys = Ring((k_slots,), k_filled, k_freed, tuning.stages, tuning.peers)
+    values = Ring((v_slots,), v_filled, v_freed, tuning.stages, tuning.peers)
+    _run(Block(refs, keys, values, q_filled, q_freed, work, tuning, scale * math.log2(math.e)))
 
 
 def segmented_attention_kernel[
@@ -108,9 +109,9 @@ def segmented_attention_kernel[
     q_filled: Scratch[Barrier, G],
     q_freed: Scratch[Barrier, G],
     k_filled: Scratch[Barrier, S],
-    k_freed: Scratch[Barrier, S],
+    k_freed: Scratch[ClusterBarrier, S],
     v_filled: Scratch[Barrier, S],
-    v_freed: Scratch[Barrier, S],
+    v_freed: Scratch[ClusterBarrier, S],
     go: Scratch[Barrier, G],
     *,
     work: Work,
@@ -119,8 +120,8 @@ def segmented_attention_kernel[
 ) -> None:
     """All tiles of queries of one block, in the order of its row of ``turns``; only equal segments see each other."""
     refs = Refs(q, k, v, turns, out, lse, q_slots, out_slots, lse_slots, go, q_ids, k_ids, q_id_slots)
-    keys = Ring((k_slots, k_id_slots), k_filled, k_freed, tuning.stages)
-    values = Ring((v_slots,), v_filled, v_freed, tuning.stages)
+    keys = Ring((k_slots, k_id_slots), k_filled, k_freed, tuning.stages, tuning.peers)
+    values = Ring((v_slots,), v_filled, v_freed, tuning.stages, tuning.peers)
     _run(Block(refs, keys, values, q_filled, q_freed, work, tuning, scale * math.log2(math.e)))
 
 
@@ -161,13 +162,20 @@ def launch(
         raise LaunchError(f"flash attention: {kv_heads} heads of keys do not divide {heads} heads of queries")
     if window is not None and (not causal or window < 1):
         raise LaunchError(f"flash attention: `window`: expected at least 1 and `causal`, found {window}")
+    if tuning.paired and causal:
+        raise LaunchError("flash attention: blocks of a causal mask see different keys, and cannot be `paired`")
     shared = 2 * keys * head_dim * q.dtype.itemsize
-    work = Work(batch * heads, queries, keys, tuning.tile, tuning.block_k, causal, shared, window)
-    blocks = min(multiprocessors(), work.heads * work.tiles)
+    blocks = 2 if tuning.paired else 1
+    work = Work(batch * heads, queries, keys, blocks * tuning.tile, tuning.block_k, causal, shared, window)
+    clusters = min(multiprocessors() // blocks, work.heads * work.tiles)
     body = segmented_attention_kernel if segmented else attention_kernel
     run = kernel(
         functools.partial(body, work=work, tuning=tuning, scale=scale),
-        Mesh(grid={"block": blocks}, threads={"warpgroup": tuning.groups + 1}),
+        Mesh(
+            grid={"block": clusters},
+            cluster={tuning.peers: blocks} if tuning.peers else {},
+            threads={"warpgroup": tuning.groups + 1},
+        ),
         dims={"G": tuning.groups, "BQ": tuning.block_q, "BK": tuning.block_k, "S": tuning.stages},
         arrivals={
             "k_freed": tuning.groups,
@@ -177,7 +185,7 @@ def launch(
         },
         compiler_params=plgpu.CompilerParams(approx_math=True, unsafe_no_auto_barriers=True),
     )
-    return run, jnp.asarray(schedule(work, blocks))
+    return run, jnp.asarray(schedule(work, clusters))
 
 
 def attention(

@@ -40,7 +40,8 @@ class Place:
 
     batch: Any
     head: Any
-    tile: Any
+    first: Any
+    """The first query."""
     steps: Any
     end: Any
     """The block of keys after the last that the tile sees."""
@@ -59,16 +60,19 @@ class Block:
     tuning: AttentionTuning
     scale: float
 
-    def each_tile(self, do: Any) -> None:
+    def each_tile(self, do: Any) -> Any:
         """Run ``do(place, turn, step)`` for every tile; ``step`` is how many blocks of keys came before.
 
         Where there is a block for each tile, nobody looks into ``turns``: that would take longer than a step.
+
+        Returns:
+            How many blocks of keys there were in all.
         """
         row = lax.axis_index("block")
         if self.work.heads * self.work.tiles == lax.axis_size("block"):
             place = self._place(row, *self.work.seen(lax.rem(row, self.work.tiles)))
             do(place, jnp.int32(0), jnp.int32(0))
-            return
+            return place.steps
 
         def more(carry: Any) -> Any:
             return carry[0] >= 0
@@ -80,13 +84,16 @@ class Block:
             return *following, turn + 1, step + steps
 
         first = tuple(self.refs.turns[row, 0, i] for i in (0, 1, 2))
-        lax.while_loop(more, body, (*first, jnp.int32(0), jnp.int32(0)))
+        return lax.while_loop(more, body, (*first, jnp.int32(0), jnp.int32(0)))[-1]
 
     def _place(self, number: Any, steps: Any, end: Any) -> Place:
         """The tile of a number, as `Work.order` counts them."""
         heads = self.refs.q.shape[2]
         both, tile = lax.div(number, self.work.tiles), lax.rem(number, self.work.tiles)
-        return Place(lax.div(both, heads), lax.rem(both, heads), tile, steps, end)
+        first = tile * self.work.tile
+        if self.tuning.peers:
+            first += lax.axis_index(self.tuning.peers) * self.tuning.tile
+        return Place(lax.div(both, heads), lax.rem(both, heads), first, steps, end)
 
     def copy(self) -> None:
         """The warpgroup that copies: one block of keys ahead of the values."""
@@ -109,7 +116,7 @@ class Block:
             self.keys.fill(before, *keys(0))
             for group in range(self.tuning.groups):
                 pl.when(turn > 0)(functools.partial(plgpu.barrier_wait, self.q_freed.at[group]))
-                first = place.tile * self.tuning.tile + group * block_q
+                first = place.first + group * block_q
                 queries = refs.q.at[place.batch, pl.ds(first, block_q), place.head]
                 plgpu.copy_gmem_to_smem(queries, refs.q_slots.at[group], self.q_filled.at[group])
                 if refs.q_ids is not None:
@@ -123,7 +130,10 @@ class Block:
             lax.fori_loop(1, place.steps, following, None)
             self.values.fill(before + place.steps - 1, values(place.steps - 1))
 
-        self.each_tile(tile)
+        steps = self.each_tile(tile)
+        if self.tuning.paired:
+            self.keys.drain(steps)
+            self.values.drain(steps)
 
     def compute(self, group: Any) -> None:
         """A warpgroup that computes."""
@@ -228,7 +238,7 @@ class Tile:
         block = self.block
         if not (block.work.causal or self._everywhere):
             return scores
-        first_query = self.place.tile * block.tuning.tile + self.group * block.tuning.block_q
+        first_query = self.place.first + self.group * block.tuning.block_q
         first_key = (self.place.end - 1 - step) * block.tuning.block_k
         segments = None if ids is None else (block.refs.q_id_slots.at[self.group], ids)
         seen = visible(scores.shape, first_query - first_key, block.work.causal, block.work.window, segments)
@@ -236,7 +246,7 @@ class Tile:
 
     def _store(self, sums: jax.Array, highest: jax.Array, total: jax.Array) -> None:
         refs, block_q = self.block.refs, self.block.tuning.block_q
-        first = self.place.tile * self.block.tuning.tile + self.group * block_q
+        first = self.place.first + self.group * block_q
         out, lse = refs.out_slots.at[self.group], refs.lse_slots.at[self.group]
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
         out[...] = (sums * rows(1 / total, sums)).astype(out.dtype)

@@ -21,19 +21,25 @@ rounded product: what the rounding takes away is far from zero for other numbers
 
 @dataclass(frozen=True)
 class Ring:
-    """Slots that one warpgroup fills and the others empty. Each slot may have parts, filled and freed together."""
+    """Slots that one warpgroup fills and the others empty. Each slot may have parts, filled and freed together.
+
+    With ``peers`` the blocks along that axis of a cluster fill the first part of each slot together, half each, and
+    free it together.
+    """
 
     slots: tuple[Any, ...]
     filled: Any
     freed: Any
     stages: int
+    peers: str | None = None
 
     def fill(self, step: Any, *sources: Any) -> None:
         """Copy in as soon as the slot is free; ``step`` counts what went through. One source for each part."""
         slot = lax.rem(step, self.stages)
         pl.when(step >= self.stages)(lambda: plgpu.barrier_wait(self.freed.at[slot]))
-        for source, slots in zip(sources, self.slots, strict=True):
-            plgpu.copy_gmem_to_smem(source, slots.at[slot], self.filled.at[slot])
+        for number, (source, slots) in enumerate(zip(sources, self.slots, strict=True)):
+            peers = None if number else self.peers
+            plgpu.copy_gmem_to_smem(source, slots.at[slot], self.filled.at[slot], collective_axes=peers)
 
     def take(self, step: Any) -> Any:
         """The slot's ref, or the refs of its parts, when it is filled."""
@@ -45,6 +51,13 @@ class Ring:
         slot = lax.rem(step, self.stages)
         parts = tuple(slots.at[slot] for slots in self.slots)
         return parts[0] if len(parts) == 1 else parts
+
+    def drain(self, steps: Any) -> None:
+        """Wait, with so many steps filled and freed in all, until nobody signals here any more."""
+
+        @pl.loop(lax.max(steps - self.stages, 0), steps)
+        def _(step: Any) -> None:
+            plgpu.barrier_wait(self.freed.at[lax.rem(step, self.stages)])
 
     def give_back(self, step: Any) -> None:
         """This warpgroup is done with the slot."""

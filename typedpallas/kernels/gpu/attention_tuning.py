@@ -29,6 +29,13 @@ class AttentionTuning:
     """Slots of the rings of keys and of values."""
     take_turns: bool = True
     """Warpgroups begin their products in turn, so that one's softmax runs beside another's products."""
+    paired: bool = False
+    """Two blocks side by side share the copies of keys and values; not under a causal mask."""
+
+    @property
+    def peers(self) -> str | None:
+        """The axis of a cluster."""
+        return "peer" if self.paired else None
 
     @property
     def tile(self) -> int:
@@ -41,7 +48,8 @@ class AttentionTuning:
         Raises:
             LaunchError: they do not.
         """
-        for what, size, block in (("queries", queries, self.tile), ("keys", keys, self.block_k)):
+        tile = self.tile * (1 + self.paired)
+        for what, size, block in (("queries", queries, tile), ("keys", keys, self.block_k)):
             if size % block:
                 raise LaunchError(f"flash attention: expected a multiple of {block} {what}, found {size}")
 
@@ -61,7 +69,8 @@ def default(queries: int, keys: int, head_dim: int, causal: bool, everywhere: bo
     groups = 1 if wide or queries % 128 else 2
     if wide or keys % 128 or keys <= 1024 or everywhere:
         return AttentionTuning(groups=groups, block_k=64, stages=2 if wide else 4)
-    return AttentionTuning(groups=groups, take_turns=causal or keys <= 8192)
+    paired = not causal and queries % 256 == 0
+    return AttentionTuning(groups=groups, take_turns=causal or (not paired and keys <= 8192), paired=paired)
 
 
 @dataclass(frozen=True)

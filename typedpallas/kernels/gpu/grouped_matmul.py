@@ -68,7 +68,7 @@ def grouped_matmul_kernel[
 
 @dataclass(frozen=True)
 class _Tiles:
-    """As `matmul_tuning.Tiles`, of tiles of rows that a table lists: those of one row one after the other."""
+    """As `matmul_tuning.Tiles`, of tiles of rows that a table lists, in bands of `MatmulTuning.band` of them."""
 
     tuning: MatmulTuning
     count: Any
@@ -80,9 +80,12 @@ class _Tiles:
         return lax.div(self.count[0] * self.columns - 1 - lax.axis_index("clusters") + self.blocks, self.blocks)
 
     def place(self, turn: Any) -> tuple[Any, Any]:
-        """Number of the tile of rows, and column, in a turn of this block."""
+        """Number of the tile of rows, and column, in a turn of this block: a band's column, then its next."""
         number = turn * self.blocks + lax.axis_index("clusters")
-        return lax.div(number, self.columns), lax.rem(number, self.columns)
+        band, whole = self.tuning.band, self.tuning.band * self.columns
+        first = lax.div(number, whole) * band
+        within, height = lax.rem(number, whole), lax.min(self.count[0] - first, band)
+        return first + lax.rem(within, height), lax.div(within, height)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ def grouped_matmul(a: jax.Array, b: jax.Array, sizes: jax.Array, *, tuning: Matm
         LaunchError: ``k`` or ``n`` is no such multiple, or the shapes do not fit each other.
     """
     (m, k), (groups, inner, n) = a.shape, b.shape
-    chosen = tuning or MatmulTuning(tile_n=256 if n % 256 == 0 else 128, lag=0, bare=True)
+    lag = max(0, min(3, k // 64 - 1))
+    chosen = tuning or MatmulTuning(tile_n=256 if n % 256 == 0 else 128, lag=lag, bare=True)
     if inner != k or k % chosen.tile_k or n % chosen.tile_n or sizes.shape != (groups,):
         raise LaunchError(
             f"grouped_matmul: expected k a multiple of {chosen.tile_k}, n of {chosen.tile_n}, and a size for each "

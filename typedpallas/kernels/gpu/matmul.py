@@ -58,47 +58,13 @@ def matmul_kernel[
     b_slots: Scratch[SMEM, T, S, BK, BN],
     out_slots: Scratch[SMEM, U, G, SS, WM, WN],
     filled: Scratch[Barrier, S],
-    freed: Scratch[Barrier, S],
-    ahead: Scratch[Barrier],
-    *,
-    tiles: Tiles,
-    finish: Finish,
-) -> None:
-    """All tiles of one block that shares nothing with other blocks. One element of ``bias`` is none."""
-    Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
-
-
-def matmul_cluster_kernel[
-    T: tp.Float,
-    U: tp.Float,
-    M: Dim,
-    K: Dim,
-    N: Dim,
-    S: Dim,
-    BM: Multiple[L[64]],
-    BK: Multiple[L[16]],
-    BN: Multiple[L[8]],
-    G: Dim,
-    SS: Dim,
-    WM: Multiple[L[64]],
-    WN: Dim,
-    NB: Dim,
-](
-    a: In[GMEM, T, M, K],
-    b: In[GMEM, T, K, N],
-    bias: In[GMEM, f32, NB],
-    out: Out[GMEM, U, M, N],
-    a_slots: Scratch[SMEM, T, S, BM, BK],
-    b_slots: Scratch[SMEM, T, S, BK, BN],
-    out_slots: Scratch[SMEM, U, G, SS, WM, WN],
-    filled: Scratch[Barrier, S],
     freed: Scratch[ClusterBarrier, S],
     ahead: Scratch[Barrier],
     *,
     tiles: Tiles,
     finish: Finish,
 ) -> None:
-    """All tiles of one block that shares the copies of one operand with a neighbour: both must free a slot."""
+    """All tiles of one block; two that share copies free their slots together. One element of ``bias`` is none."""
     Block(a, b, bias, out, a_slots, b_slots, out_slots, filled, freed, ahead, tiles, finish).run()
 
 
@@ -254,9 +220,8 @@ def launch(m: int, k: int, n: int, out_dtype: Any, tuning: MatmulTuning, finish:
     clusters = multiprocessors() // shared
     tiles = Tiles.of(tuning, m, n, clusters)
     clusters = min(clusters, tiles.count)
-    body = matmul_kernel if tuning.cluster is None else matmul_cluster_kernel
     return kernel(
-        functools.partial(body, tiles=Tiles.of(tuning, m, n, clusters), finish=finish),
+        functools.partial(matmul_kernel, tiles=Tiles.of(tuning, m, n, clusters), finish=finish),
         Mesh(
             grid={"clusters": clusters},
             cluster={} if tuning.cluster is None else {"peer": shared},

@@ -93,7 +93,7 @@ def default(m: int, k: int, n: int, out_bytes: int = 2) -> MatmulTuning:
     ragged = bool(m % 128 or k % 64 or n % 64)
     columns = 256 if ragged and n > 128 else next((size for size in (256, 128, 64) if n % size == 0), 128)
     cluster: Axis | None = "m" if m % 256 == 0 else None
-    lag = max(0, min(2, -(-k // 64) - 1))
+    lag = max(0, min(3, -(-k // 64) - 1))
     slots = 2 if out_bytes <= 2 else 1
     return MatmulTuning(tile_n=columns, cluster=cluster, store_slots=slots, lag=lag, ragged=ragged, bare=True)
 
