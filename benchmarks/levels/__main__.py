@@ -19,17 +19,20 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import typedpallas as tp
 from benchmarks.agreement.families import FAMILIES
 from benchmarks.agreement.judge import draw
+from benchmarks.levels import dims
 from benchmarks.levels.checking import checked
 from benchmarks.levels.emit import annotated
 from benchmarks.levels.judge import Subject, Verdict, traced, verdict
 
 _TARGETS = {"tpu": "tpu-v5e", "gpu": "h100"}
+_DIMS = "dims"
+"""The family of kernels that are typed from the start; the others are those of `benchmarks.agreement`, annotated."""
 
 
 def _subjects(families: Sequence[str], seeds: range, machine: str) -> Iterator[Subject]:
     """Each kernel in both styles; one that JAX does not trace has no refs to annotate, and is left out."""
     for family in families:
-        if FAMILIES[family].machine != machine:
+        if family == _DIMS or FAMILIES[family].machine != machine:
             continue
         for seed in seeds:
             case = draw(family, seed)
@@ -76,11 +79,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.levels", description=__doc__)
     parser.add_argument("--count", type=int, default=500, help="how many kernels, over all families")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", default="", help=f"of {', '.join(FAMILIES)}")
+    parser.add_argument("--families", default="", help=f"of {', '.join([*FAMILIES, _DIMS])}")
     parser.add_argument("--chunk", type=int, default=60, help="modules in one run of mypy")
     parser.add_argument("--keep", type=Path, help="a folder for the modules; a temporary one without it")
     options = parser.parse_args()
-    families = options.families.split(",") if options.families else list(FAMILIES)
+    families = options.families.split(",") if options.families else [*FAMILIES, _DIMS]
     seeds = range(options.seed, options.seed - (-options.count // len(families)))
     found: list[Verdict] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -88,6 +91,8 @@ def main() -> int:
             folder = (options.keep or Path(temporary)) / machine
             shutil.rmtree(folder, ignore_errors=True)  # mypy is silent about modules that it knows already
             subjects = list(_subjects(families, seeds, machine))
+            if machine == "tpu" and _DIMS in families:
+                subjects += dims.subjects(seeds)
             found += _verdicts(subjects, machine, folder, options.chunk)
     print(_table(found))
     return int(any(v.contradictions for v in found))

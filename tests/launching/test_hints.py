@@ -144,6 +144,14 @@ def test_what_is_not_true_is_refused(start: Start) -> None:
         picked(start).compile(X, target=TARGET, BM=16)
 
 
+def test_what_holds_for_a_grid_of_one_step_alone_is_not_promised() -> None:
+    """``0 * 4`` is a multiple of anything, but nobody wrote that there is one step."""
+    start = WRONG["half"]
+    one = picked(start)
+    launch = tp.launch(one.kernel, "M N -> (i BM) N", grid="i", dims={"i": 1})
+    assert not launch.check(X, target=TARGET, BM=16).ok
+
+
 def test_a_start_that_is_aligned_in_one_of_two_calls_is_not_promised() -> None:
     """A function that is traced once has one set of equations for all of its calls."""
 

@@ -8,7 +8,8 @@ from typing import Any
 from typedpallas.chips import Target
 from typedpallas.events import Context, Known, Slice, SlicePart
 from typedpallas.rules.unaligned_slice import UnalignedSlice
-from typedpallas.starts.bounds import Bounds, bounds
+from typedpallas.starts.bounds import Bounds, Range, bounds
+from typedpallas.starts.terms import Term
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.ranges import slices as ranges_slices
 from typedpallas.tracing.ranges.frames import Part
@@ -50,11 +51,11 @@ def _is_scalar(aval: Any) -> bool:
 
 
 def _of_kernel(kernel: KernelCall, target: Target | None) -> dict[int, dict[Any, int]]:
-    context, known = Context(backend="mosaic_tpu", target=target), {}  # type: ignore[var-annotated]
+    context = Context(backend="mosaic_tpu", target=target)
     wanted: set[tuple[int, Any]] = set()
     shared: dict[tuple[int, Any], int] = {}
     for use, parts, event in ranges_slices.by_part(kernel):
-        moving = dict(_moving(parts, known))
+        moving = dict(_moving(parts))
         for (_, atom), multiple in moving.items():
             shared[id(use.eqn), atom] = math.gcd(shared.get((id(use.eqn), atom), 0), multiple)
         wanted |= {(id(use.eqn), atom) for _, atom in _needed(event, moving, context)}
@@ -69,11 +70,26 @@ type _Moving = Mapping[tuple[int, Any], int]
 """An axis of the ref and the variable that says where its part starts, or how long it is, to what divides that."""
 
 
-def _moving(parts: tuple[Part, ...], known: Bounds) -> Iterator[tuple[tuple[int, Any], int]]:
+def _moving(parts: tuple[Part, ...]) -> Iterator[tuple[tuple[int, Any], int]]:
     for axis, part in enumerate(parts):
         for atom, term in zip(part.atoms, (part.start, part.sized), strict=True):
             if term is not None and term.const is None and jaxapi.is_variable(atom):
-                yield (axis, atom), bounds(term, known).multiple
+                yield (axis, atom), _multiple(term)
+
+
+def _multiple(term: Term) -> int:
+    """What divides a term whatever the extents of the grid are: what is right for one step only is no proof."""
+    known: Bounds = {}
+    seen: set[Term] = set()
+    todo = [term]
+    while todo:
+        part = todo.pop()
+        if part not in seen:
+            seen.add(part)
+            todo.extend(part.args)
+        if part.leaf is not None and part.leaf.low is not None and part.leaf.low == part.leaf.high:
+            known[part] = Range(part.leaf.low, None)
+    return bounds(term, known).multiple
 
 
 def _needed(event: Slice, moving: _Moving, context: Context) -> set[tuple[int, Any]]:
