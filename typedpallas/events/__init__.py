@@ -51,6 +51,7 @@ from typedpallas.events.operations import (
     Value,
     WrappedSum,
 )
+from typedpallas.events.parameters import WrongParameters
 from typedpallas.events.slices import Known, Scalar, Slice, SlicePart, Step
 from typedpallas.events.windows import (
     Alias,
@@ -134,6 +135,7 @@ __all__ = [
     "When",
     "Window",
     "WrappedSum",
+    "WrongParameters",
 ]
 
 type Event = (
@@ -171,6 +173,7 @@ type Event = (
     | KernelReturns
     | ShardedOperand
     | UnusedOperand
+    | WrongParameters
     | NarrowedSum
     | BarrierGroup
     | BlockLaunch

@@ -17,7 +17,7 @@ from typedpallas.tracing.guard import guarded
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.outer import tables as table_facts
 from typedpallas.tracing.ranges import slices as ranges_slices
-from typedpallas.tracing.refusals import tracebacks
+from typedpallas.tracing.refusals import parameters, tracebacks
 from typedpallas.tracing.refusals import traced as refusals
 from typedpallas.tracing.uses import grid as uses_grid
 from typedpallas.tracing.uses import layouts as uses_layouts
@@ -202,7 +202,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     """Everything that is seen in one kernel."""
     if not kernel.understood:
         return
-    parts = {"the call": calls.events(kernel, context)}
+    parts = {"the call": calls.events(kernel, context), "its parameters": parameters.events(kernel)}
     if not kernel.foreign(context.target):
         parts |= {
             "the body": body.events(kernel, context),

@@ -245,6 +245,11 @@ def place(eqn: Any) -> Place:
     return Place()
 
 
+def assigns_collective_ids() -> bool:
+    """Whether JAX numbers the kernels that meet other devices by itself."""
+    return str(getattr(jax.config, "jax_pallas_auto_assign_collective_ids", "no")) != "no"
+
+
 def is_of_pipeline(eqn: Any) -> bool:
     """Whether JAX's own `emit_pipeline` made the equation, not the body that it was given."""
     for frame in eqn.source_info.traceback.frames if eqn.source_info.traceback is not None else ():
