@@ -40,7 +40,7 @@ def _problem(key: jax.Array, name: str, shape: tuple[int, ...], causal: bool, dt
     return Problem(
         name,
         arrays,
-        (*_vendors(length, causal), *_shipped(length, causal, dtype), *ours),
+        (*_vendors(length, causal), *_shipped(length, causal, dtype, quick), *ours),
         functools.partial(_reference, causal),
         TOLERANCE[jnp.dtype(dtype).name],
         4.0 * batch * heads * length**2 * head_dim * (0.5 if causal else 1.0),
@@ -55,6 +55,7 @@ def configurations(length: int, head_dim: int, causal: bool, quick: bool) -> lis
         found += [
             AttentionTuning(),
             AttentionTuning(take_turns=False),
+            *([] if causal else [AttentionTuning(paired=True), AttentionTuning(paired=True, take_turns=False)]),
             AttentionTuning(block_k=64, stages=4),
             AttentionTuning(block_k=64, stages=4, take_turns=False),
             AttentionTuning(groups=1),
@@ -65,7 +66,7 @@ def configurations(length: int, head_dim: int, causal: bool, quick: bool) -> lis
     return [
         t
         for t in dict.fromkeys(found)
-        if length % t.tile == 0 and (t.groups < 3 or t.block_k <= 64 or head_dim <= 64)
+        if length % (t.tile * (1 + t.paired)) == 0 and (t.groups < 3 or t.block_k <= 64 or head_dim <= 64)
     ]
 
 
@@ -103,12 +104,12 @@ def _vendors(length: int, causal: bool) -> Iterator[Entry]:
         yield Entry("XLA", functools.partial(dot_product, "xla"), "vendor")
 
 
-def _shipped(length: int, causal: bool, dtype: Any) -> Iterator[Entry]:
-    """JAX's Mosaic GPU kernel, which refuses bfloat16, and its Triton kernel."""
-    if dtype == jnp.float16 or length <= 1024:
+def _shipped(length: int, causal: bool, dtype: Any, quick: bool) -> Iterator[Entry]:
+    """JAX's Mosaic GPU kernel, which refuses bfloat16, and its Triton kernel, which is far behind at length."""
+    if dtype == jnp.float16:
         from jax.experimental.pallas.ops.gpu import attention_mgpu
 
-        for block_q, block_kv, steps in ((64, 128, 2), (64, 64, 4), (64, 256, 2)):
+        for block_q, block_kv, steps in ((64, 128, 2), (64, 64, 4), (64, 256, 2))[: 1 if quick else None]:
             if length < block_kv * steps:
                 continue
             config = attention_mgpu.TuningConfig(
@@ -116,6 +117,8 @@ def _shipped(length: int, causal: bool, dtype: Any) -> Iterator[Entry]:
             )
             run = functools.partial(attention_mgpu.attention, config=config)
             yield Entry(f"JAX's Mosaic GPU {block_q}, {block_kv}, {steps} steps", run, "jax")
+    if quick and length > 1024:
+        return
     from jax.experimental.pallas.ops.gpu import attention as triton
 
     for block_q, block_k, warps in ((128, 64, 4), (128, 128, 8)):

@@ -34,12 +34,9 @@ def _problem(key: jax.Array, what: str, dtype: Any, quick: bool) -> Problem:
         for i, shape in enumerate(shapes)
     )
     work = _WORK[what]
-    tunings: list[RowTuning | None] = [None] if quick else [None, *_tunings(jnp.dtype(dtype).itemsize, count)]
-    ours = [Entry(_label(t), functools.partial(_ours, work, t), "ours") for t in tunings]
-    if what != "copy":
-        ours += [
-            Entry(f"Triton {warps} warps", functools.partial(_triton, what, warps), "ours") for warps in (4, 8, 16)
-        ]
+    ours = [Entry("default", _PUBLIC[what], "ours")]
+    if not quick:
+        ours += _every(what, work, jnp.dtype(dtype).itemsize, count)
     reference = functools.partial(_in_float32, _REFERENCE[what])
     vendor = Entry("XLA", lambda *xs: reference(*xs).astype(dtype), "vendor")
     return Problem(
@@ -53,6 +50,16 @@ def _problem(key: jax.Array, what: str, dtype: Any, quick: bool) -> Problem:
     )
 
 
+def _every(what: str, work: Any, itemsize: int, count: int) -> list[Entry]:
+    """Every way that was tried."""
+    streams = [Entry(_label(t), functools.partial(_ours, work, t), "ours") for t in _tunings(itemsize, count)]
+    if what == "copy":
+        return streams
+    return streams + [
+        Entry(f"Triton {warps} warps", functools.partial(_triton, what, warps), "ours") for warps in (4, 8, 16)
+    ]
+
+
 def _tunings(itemsize: int, parameters: int) -> list[RowTuning]:
     if itemsize == 4:
         return [RowTuning(1, 4, 2), RowTuning(1, 5, 1)]
@@ -61,13 +68,11 @@ def _tunings(itemsize: int, parameters: int) -> list[RowTuning]:
     return [RowTuning(2, 5, 1), RowTuning(2, 3, 3), RowTuning(1, 8, 4)]
 
 
-def _label(tuning: RowTuning | None) -> str:
-    if tuning is None:
-        return "default"
+def _label(tuning: RowTuning) -> str:
     return f"{tuning.blocks} blocks, {tuning.stages} stages, {tuning.out_slots} results"
 
 
-def _ours(work: Any, tuning: RowTuning | None, x: jax.Array, *parameters: jax.Array) -> jax.Array:
+def _ours(work: Any, tuning: RowTuning, x: jax.Array, *parameters: jax.Array) -> jax.Array:
     return rows.apply(work, x, parameters, tuning)
 
 
@@ -97,6 +102,12 @@ _REFERENCE: dict[str, Callable[..., jax.Array]] = {
     "softmax": functools.partial(jax.nn.softmax, axis=-1),
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
+}
+_PUBLIC: dict[str, Callable[..., jax.Array]] = {
+    "copy": lambda x: rows.apply(lambda row: row * 2, x, (), None),
+    "softmax": portable.softmax,
+    "rms_norm": functools.partial(portable.rms_norm, epsilon=EPSILON),
+    "layer_norm": functools.partial(portable.layer_norm, epsilon=EPSILON),
 }
 _WORK: dict[str, Any] = {
     "copy": lambda x: x * 2,

@@ -13,7 +13,9 @@ import jax.numpy as jnp
 
 from benchmarks.gpu_rows import EPSILON, SHAPE
 from benchmarks.gpu_timing import Entry, Problem
+from typedpallas.kernels import rows as portable
 from typedpallas.kernels import rows_backward as ours
+from typedpallas.kernels.gpu.rows_backward import RowBackwardTuning, norm_backward
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 8e-3}
 KERNELS = {
@@ -43,15 +45,29 @@ def _problem(key: jax.Array, name: str, what: str, dtype: Any, quick: bool) -> P
     if what != "softmax":
         again = functools.partial(_again, forward)
         xla.append(Entry("XLA, statistics made anew", again, "vendor"))
-    ways = list(itertools.product((16, 8), (256, 512, 1024, 2048)))[: 1 if quick else None]
-    entries = [
-        Entry(f"{warps} warps, {n} programs", functools.partial(_ours, what, warps, n), "ours", _prepared(what))
-        for warps, n in (ways if count else ((8, 1),))
-    ]
+    entries = [Entry("default", functools.partial(_default, what), "ours", _prepared(what))]
+    if not quick:
+        entries += _every(what, count, jnp.dtype(dtype).itemsize)
     size = SHAPE[0] * SHAPE[1] * jnp.dtype(dtype).itemsize
     reference = functools.partial(_wide, forward)
     entries += _shipped(what)
     return Problem(name, arrays, (*xla, *entries), reference, TOLERANCE[jnp.dtype(dtype).name], 3.0 * size, "GB/s")
+
+
+def _every(what: str, count: int, itemsize: int) -> list[Entry]:
+    """Every way that was tried."""
+    ways = itertools.product((32, 16, 8), (132, 256, 512)) if count else ((8, 1),)
+    entries = [
+        Entry(
+            f"Triton {warps} warps, {n} programs", functools.partial(_triton, what, warps, n), "ours", _prepared(what)
+        )
+        for warps, n in ways
+    ]
+    tunings = ((1, 2), (1, 4), (2, 4)) if itemsize <= 2 else ((1, 2),)
+    return entries + [
+        Entry(f"{groups} warpgroups, {stages} stages", functools.partial(_stream, count, groups, stages), "ours")
+        for groups, stages in tunings * bool(count)
+    ]
 
 
 def _kept(forward: Callable[..., jax.Array], *arrays: jax.Array) -> tuple[Any, jax.Array]:
@@ -73,11 +89,25 @@ def _prepared(what: str) -> Callable[..., tuple[Any, ...]] | None:
     return lambda x, d_out: (jax.jit(jax.nn.softmax)(x.astype(jnp.float32)).astype(x.dtype), d_out)
 
 
-def _ours(what: str, warps: int, programs: int, x: jax.Array, *rest: jax.Array) -> tuple[jax.Array, ...]:
+def _default(what: str, x: jax.Array, *rest: jax.Array) -> Any:
+    """The gradient of the public function; softmax needs nothing but its result."""
+    if what == "softmax":
+        return ours.run(ours.softmax_backward_kernel, (rest[-1], x), None, 0, 8)
+    public = functools.partial(getattr(portable, what), epsilon=EPSILON)
+    return jax.vjp(public, x, *rest[:-1])[1](rest[-1])
+
+
+def _triton(what: str, warps: int, programs: int, x: jax.Array, *rest: jax.Array) -> tuple[jax.Array, ...]:
     kernel, count = KERNELS[what]
     weight = rest[0] if count else None
     options = {"epsilon": EPSILON} if count else {}
     d_x, *sums = ours.run(kernel, (rest[-1], x), weight, count, warps, programs, **options)
+    return d_x, *(part.astype(rest[0].dtype) for part in sums)
+
+
+def _stream(count: int, groups: int, stages: int, x: jax.Array, *rest: jax.Array) -> tuple[jax.Array, ...]:
+    tuning = RowBackwardTuning(groups, stages)
+    d_x, *sums = norm_backward(rest[-1], x, rest[0], count, epsilon=EPSILON, tuning=tuning)
     return d_x, *(part.astype(rest[0].dtype) for part in sums)
 
 
