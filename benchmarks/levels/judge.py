@@ -69,9 +69,9 @@ def verdict(subject: Subject, diagnostics: Sequence[Diagnostic]) -> Verdict:
     own = [error for error in subject.errors if error.code in rules.all_rules()]
     wrong = [*_proved_but_refuted(subject.judgements, refuted)]
     wrong += [
-        f"mypy: line {e.line}: {e.text} [{e.code}]; the trace takes it with these sizes"
+        f"mypy: line {e.line}: {e.text} [{e.code}]; the trace takes that line with these sizes"
         for e in own
-        if e.code == FOR_ALL_SIZES and e.code not in {d.rule for d in refuted}
+        if e.code == FOR_ALL_SIZES and e.line not in {d.line for d in refuted}
     ]
     if subject.style == "literal" and not refuted:
         wrong += [f"mypy: line {e.line}: {e.text} [{e.code}]; the trace has nothing against it" for e in own]

@@ -58,7 +58,12 @@ class UnalignedSlice(Rule):
     Stores to arrays of one dim take whole rows of 128 words where the elements have 16 bits (v2, v3) or 8 (v4, too).
 
     Mosaic proves less than is true: it multiplies, adds and follows `jnp.minimum`, `jnp.where` and remainders, but
-    neither maxima nor bit operations; `pl.multiple_of` tells it the rest.
+    neither maxima nor bit operations, nor what a loop carries or a branch works out; `pl.multiple_of` tells it the
+    rest. A `tp.launch` tells it by itself wherever the trace proves it whatever the grid is.
+
+    mypy judges slices of kernels whose launch is in the same file, on the configured targets: the start as a term over
+    program ids, turns of loops and loaded numbers, for all sizes that the kernel's dims may have. What is refuted for
+    some sizes only is open there.
 
     Machines: TPU, every chip from v2 to 7x (7x keeps 16-bit scratch in tiles of 16 rows). Source: libtpu 0.0.48
     (E2003, "cannot statically prove", "must be aligned to tiles"), asked for the least multiple that it takes over
@@ -167,7 +172,8 @@ def _found(part: SlicePart, misfit: _tiles.Misfit, broken: bool) -> str:
     if part.start is not None:
         return f"start {part.start}"
     if part.multiple % misfit.need == 0 and not broken:
-        return f"a start that is a multiple of {part.multiple} in a way that the compiler does not see"
+        always = f"a multiple of {part.multiple}" if part.multiple else "always 0"
+        return f"a start that is {always} in a way that the compiler does not see"
     if part.multiple > 1:
         return f"a start that is only known to be a multiple of {part.multiple}"
     return "a start that may be any number"

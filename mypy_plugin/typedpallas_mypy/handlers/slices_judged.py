@@ -184,7 +184,7 @@ class _Slices:
         if one.start is None or one.size is None:
             return SlicePart(axis=axis, extent=extent, start=0, size=extent)
         start, size = case.term(one.start), case.term(one.size)
-        begin, length = start.const or 0, size.const or 1
+        begin, length = start.const or 0, 1 if size.const is None else size.const
         if begin < 0 or not 0 < length <= extent - begin:
             return None
         return SlicePart(
