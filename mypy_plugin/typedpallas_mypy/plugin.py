@@ -24,6 +24,7 @@ from typedpallas_mypy.handlers import (
     pallas_call,
     portable,
     refs,
+    scoped,
     signatures,
 )
 from typedpallas_mypy.hooks import Finder, Hook, Hooks, Table
@@ -38,6 +39,7 @@ HANDLERS: tuple[Hooks, ...] = (
     copies.HOOKS,
     gpu_units.HOOKS,
     gpu_buffers.HOOKS,
+    scoped.HOOKS,
     blocks.HOOKS,
     functions.HOOKS,
     loops.HOOKS,

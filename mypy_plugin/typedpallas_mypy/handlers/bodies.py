@@ -14,7 +14,7 @@ from mypy import nodes as n
 from typedpallas.events import RefFact
 from typedpallas_mypy import report
 from typedpallas_mypy.bindings import blocks
-from typedpallas_mypy.handlers import body_copies, body_stores
+from typedpallas_mypy.handlers import body_copies, body_stores, scoped
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel
 from typedpallas_mypy.handlers.calls_source import Source
@@ -51,7 +51,18 @@ def _worth_reading(function: n.FuncDef, refs: tuple[RefFact, ...]) -> bool:
     """
     buffers = {ref.name for ref in refs if ref.direction in ("out", "scratch")}
     waits = any(ref.space is not None and not ref.space.data for ref in refs)
-    return waits or not buffers <= set(_stored(function.body.body))
+    return waits or not buffers <= set(_stored(function.body.body)) or any(_scopes(function.body.body))
+
+
+def _scopes(statements: list[n.Statement]) -> Iterator[bool]:
+    """Whether statements make scratch of their own, which may be semaphores: ``pl.run_scoped``."""
+    for statement in statements:
+        calls = statement.original_decorators if isinstance(statement, n.Decorator) else []
+        value = statement.expr if isinstance(statement, n.ExpressionStmt | n.ReturnStmt) else None
+        value = statement.rvalue if isinstance(statement, n.AssignmentStmt) else value
+        yield from (scoped.is_run_scoped(c) for c in [*calls, value] if isinstance(c, n.CallExpr))
+        for block in blocks(statement):
+            yield from _scopes(block.body)
 
 
 def _stored(statements: list[n.Statement]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from mypy import nodes as n
 from typedpallas import tpu
 from typedpallas.dims import Size
 from typedpallas.events import CopyInUse, RefFact, SemaphoreLeft, SemaphoreStarved
+from typedpallas_mypy.handlers import scoped
 from typedpallas_mypy.handlers.body_counts import Copy, Counts, Op, copy_made
 from typedpallas_mypy.handlers.body_flights import Flight, Use
 from typedpallas_mypy.handlers.body_paths import Key, Paths, Starved, TooManyPathsError, sign
@@ -35,12 +36,29 @@ def events(body: Body, source: Source, refs: tuple[RefFact, ...]) -> Iterator[Fo
         if ref.direction == "scratch" and ref.space in _COUNTING
         if (variable := body.parameter(ref.name)) is not None
     }
+    own |= set(_scoped(body, source))
     counts = Counts(body, source, frozenset(own))
     told: set[n.Var] = set()
     for event, place, semaphore in _on_paths(body, counts):
         told.add(semaphore)
         yield event, place
     yield from _nowhere_waited(body, counts, own - told)
+
+
+def _scoped(body: Body, source: Source) -> Iterator[n.Var]:
+    """The semaphores that the body makes for the length of an inner function."""
+    for node in body.nodes:
+        call: n.Node = node
+        function: n.Node | None = None
+        if isinstance(node, n.Decorator):
+            call, function = next(iter(node.original_decorators), node), node.func
+        elif isinstance(node, n.CallExpr) and node.args:
+            first = node.args[0]
+            function = first.node if isinstance(first, n.NameExpr) else first
+        if isinstance(call, n.CallExpr) and isinstance(function, n.FuncDef | n.LambdaExpr):
+            for variable, expression in scoped.scratch(call, function).items():
+                if scoped.semaphore(source, expression) in _COUNTING:
+                    yield variable
 
 
 def _on_paths(body: Body, counts: Counts) -> Iterator[tuple[Wrong, n.Context, n.Var]]:

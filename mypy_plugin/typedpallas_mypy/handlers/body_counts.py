@@ -16,6 +16,7 @@ from mypy import nodes as n
 from typedpallas import dtypes
 from typedpallas.dims import Size
 from typedpallas.records import record
+from typedpallas_mypy.handlers import scoped
 from typedpallas_mypy.handlers.body_text import UNKNOWN, WHOLE, Given, Region, region, words
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
@@ -297,7 +298,7 @@ class Counts:
             return False
         if isinstance(call.callee, n.CallExpr):
             return bool(runs(call.callee)) and len(call.args) == 1
-        return is_loop(call)
+        return is_loop(call) or (mention is call.args[0] and runs(call) == "scoped")
 
     def part(self, expression: n.Expression, given: Given) -> tuple[n.Var, Region] | None:
         """The variable and the part of it that an expression names: ``done``, ``done.at[1]``."""
@@ -354,7 +355,9 @@ class Counts:
 
 
 def runs(call: n.CallExpr) -> str:
-    """``when`` or ``loop`` where a call gives what runs a function so."""
+    """``when``, ``loop`` or ``scoped`` where a call gives what runs a function so."""
+    if scoped.is_run_scoped(call):
+        return "scoped"
     name = function_name(call)
     kind = name.rpartition(".")[2]
     return kind if name.startswith("jax.") and kind in ("when", "loop") and call.args else ""

@@ -196,7 +196,7 @@ class Paths:
         if runs(call) == "when":
             taken, left = self._fork(call.args[0], states)
             return self._call(block, taken) + left
-        return self._loop(block, states)
+        return self._loop(block, states) if runs(call) == "loop" else self._call(block, states)
 
     # ---------------------------------------------------------------- calls
 
@@ -206,6 +206,9 @@ class Paths:
         if isinstance(call.callee, n.CallExpr) and runs(call.callee) and len(call.args) == 1:
             block = self._block(call.args[0])
             return states if block is None else self._run(call.callee, block, states)
+        if runs(call) == "scoped":
+            block = self._block(call.args[0])
+            return states if block is None else self._call(block, states)
         if is_loop(call):
             for argument in call.args:
                 block = self._block(argument)

@@ -1,5 +1,6 @@
 """Copies that are waited for in all the ways people write: none is an error, and each kernel runs."""
 
+import functools
 from typing import Any
 from typing import Literal as L
 
@@ -216,6 +217,23 @@ def signals(x: X, o: R, b: B, s: Scratch[REGULAR]) -> None:
     pl.semaphore_wait(s)
 
 
+def within_a_scope(x: X, o: R, b: B, s: S) -> None:
+    @functools.partial(pl.run_scoped, own=pltpu.SemaphoreType.DMA, near=pltpu.VMEM((8, 128), jnp.float32))
+    def _(own: Any, near: Any) -> None:
+        copy = pltpu.make_async_copy(x.at[pl.ds(0, 8)], near, own)
+        copy.start()
+        copy.wait()
+        o[0:8] = near[...]
+
+    def rest(own, near):
+        copy = pltpu.async_copy(x.at[pl.ds(8, 8)], near, own.at[0])
+        copy.wait()
+        pltpu.async_copy(near, b.at[0], s).wait()
+        o[8:16] = b[0]
+
+    pl.run_scoped(rest, pltpu.SemaphoreType.DMA((1,)), pltpu.VMEM((8, 128), jnp.float32))
+
+
 def reads_its_source(x: X, o: R, b: B, s: S) -> None:
     """A copy's source may be read meanwhile, and other parts of its target be used."""
     pltpu.sync_copy(x.at[pl.ds(0, 8)], b.at[0])
@@ -295,6 +313,9 @@ def results(x: jax.Array) -> dict[str, Any]:
         )(x),
         "signals": pl.pallas_call(
             signals, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=SIGNAL, interpret=ON_CPU
+        )(x),
+        "within_a_scope": pl.pallas_call(
+            within_a_scope, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU
         )(x),
         "reads_its_source": pl.pallas_call(
             reads_its_source, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU

@@ -1,5 +1,6 @@
 """Copies and signals that surely go wrong: one error each, at both levels."""
 
+import functools
 from typing import Any
 from typing import Literal as L
 
@@ -169,6 +170,27 @@ def leaking(x: X, o: R, b: B, s: Scratch[REGULAR]) -> None:
     pl.semaphore_wait(s, 2)
 
 
+def within_a_scope(x: X, o: R, b: B, s: S) -> None:
+    def copied(own, near):
+        copy = pltpu.make_async_copy(x.at[pl.ds(0, 8)], near, own)
+        copy.start()
+        o[0:8] = near[...]  # E: read-before-wait
+        copy.wait()
+        o[8:16] = near[...]
+
+    pl.run_scoped(copied, pltpu.SemaphoreType.DMA, pltpu.VMEM((8, 128), jnp.float32))
+
+
+def left_in_a_scope(x: X, o: R, b: B, s: S) -> None:
+    @functools.partial(pl.run_scoped, own=pltpu.SemaphoreType.DMA((2,)))
+    def _(own: Any) -> None:
+        pltpu.make_async_copy(x.at[pl.ds(0, 8)], b.at[0], own.at[0]).start()  # E: copy-not-waited
+        pltpu.make_async_copy(x.at[pl.ds(0, 8)], b.at[0], own.at[1]).start()
+        pltpu.make_async_copy(x.at[pl.ds(0, 8)], b.at[0], own.at[1]).wait()
+
+    o[...] = jnp.zeros_like(o)
+
+
 OUT = jax.ShapeDtypeStruct((16, 128), jnp.float32)
 FAR = [pl.BlockSpec(memory_space=pltpu.HBM)]
 ALL = pl.BlockSpec((16, 128), lambda i: (0, 0))
@@ -194,6 +216,8 @@ def results(x: jax.Array) -> list[Any]:
         pl.pallas_call(in_a_loop, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
         pl.pallas_call(inside_the_block, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
         pl.pallas_call(shared, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
+        pl.pallas_call(within_a_scope, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
+        pl.pallas_call(left_in_a_scope, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE)(x),
         pl.pallas_call(starved, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=SIGNAL)(x),
         pl.pallas_call(leaking, OUT, grid=(2,), in_specs=FAR, out_specs=ALL, scratch_shapes=SIGNAL)(x),
     ]
