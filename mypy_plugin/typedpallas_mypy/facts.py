@@ -210,7 +210,7 @@ class Types:
             dtype = self.dtype(kind.args[0])
             shape = self.shape(kind.args[1:])
             if isinstance(dtype, TypeVarType):
-                return Value(None, shape, parameter=dtype)
+                return one(None, shape, dtype)
             return one(dtype, shape)
         if kind.type.fullname == "builtins.bool":
             return one("bool", ())

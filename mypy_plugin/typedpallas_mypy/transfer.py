@@ -27,6 +27,8 @@ _OUTCOMES: dict[tuple[str, Multiples], Outcome | Refused] = {}
 """By the text of a call without type parameters, which are objects of their own."""
 _CALLS: dict[str, tuple[tuple[str, ...], bool]] = {}
 """The text of a call to the names of the dims in it, sorted, and whether it has type parameters."""
+_FOREIGN: dict[str, bool] = {}
+"""Functions that were looked up, to whether they are known to be none of those that JAX evaluates."""
 
 
 def evaluate(call: Call, facts: Facts, families: Callable[[Call], Families]) -> Outcome | Refused:
@@ -55,6 +57,14 @@ def evaluate(call: Call, facts: Facts, families: Callable[[Call], Families]) -> 
     return _OUTCOMES[key]
 
 
+def is_foreign(function: str) -> bool:
+    """Whether this function is known to be none that JAX evaluates: `jax.ShapeDtypeStruct`, say."""
+    if function not in _FOREIGN:
+        kept = store.opened()
+        _FOREIGN[function] = kept is not None and kept.get(f"foreign {function}") is not None
+    return _FOREIGN[function]
+
+
 def _names(call: Call) -> tuple[str, ...]:
     names: set[str] = set()
     for leaf in call.leaves:
@@ -80,6 +90,10 @@ def _answered(text: str, call: Call, multiples: Multiples, families: Families) -
             pass
     outcome, lasting = _asked(call, multiples, families)
     if lasting:
+        if outcome is None and _is_no_function(call.function):
+            _FOREIGN[call.function] = True
+            if kept is not None:
+                kept.put(f"foreign {call.function}", "")
         answer = written.answer(outcome)
         _ANSWERS[question] = answer
         if kept is not None:
@@ -92,6 +106,12 @@ def _asked(call: Call, multiples: Multiples, families: Families) -> tuple[Outcom
     from typedpallas_mypy import evaluation
 
     return evaluation.outcome(call, multiples, families)
+
+
+def _is_no_function(name: str) -> bool:
+    from typedpallas_mypy import evaluation
+
+    return evaluation.callee(name) is None
 
 
 def _parameters(leaves: list[Leaf]) -> dict[str, Any]:

@@ -53,8 +53,10 @@ _MOST_KEPT = 4096
 _ONE: dict[tuple[str | None, Shape | None], Value] = {}
 
 
-def one(dtype: str | None, shape: Shape | None) -> Value:
+def one(dtype: str | None, shape: Shape | None, parameter: TypeVarType | None = None) -> Value:
     """The one value of this element type and shape, so that what follows from it is worked out once."""
+    if parameter is not None:
+        return Value(dtype, shape, parameter=parameter)
     key = (dtype, shape)
     known = _ONE.get(key)
     if known is None:

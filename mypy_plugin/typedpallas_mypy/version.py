@@ -17,9 +17,8 @@ _PLUGIN, _LIBRARY = typedpallas_mypy.__path__[0], typedpallas.__path__[0]
 _PARTS = ("", "chips", "events", "rules", "starts")
 """The folders of the library that the plugin imports or reads, ``""`` for its own modules."""
 _SUFFIXES = (".py", ".toml", ".tsv")
-_LIBRARIES = tuple(
-    {os.path.realpath(p) + os.sep for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")}
-)
+_FOLDERS = tuple({p + os.sep for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")})
+_LIBRARIES = tuple({os.path.realpath(folder) + os.sep for folder in _FOLDERS})
 
 
 @functools.cache
@@ -57,6 +56,16 @@ def is_library(path: str) -> bool:
 @functools.cache
 def _holds_library(folder: str) -> bool:
     """Whether a folder is part of an installed package. mypy asks for 1,000 modules of JAX in 100 folders."""
+    for root in _FOLDERS:
+        if folder.startswith(root):
+            package = folder[len(root) :].partition(os.sep)[0]
+            return _is_installed(root + package)
+    return _is_installed(folder)
+
+
+@functools.cache
+def _is_installed(folder: str) -> bool:
+    """Whether a folder, wherever links lead, is where packages are installed; a link may lead to a checkout."""
     return (os.path.realpath(folder) + os.sep).startswith(_LIBRARIES)
 
 

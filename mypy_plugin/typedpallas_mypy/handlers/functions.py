@@ -6,7 +6,7 @@ from mypy.nodes import CallExpr, Expression, MemberExpr, NameExpr, RefExpr, StrE
 from mypy.plugin import FunctionContext, MethodContext
 from mypy.types import CallableType, Instance, Type, get_proper_type
 
-from typedpallas_mypy import answer, config, names, report, scope
+from typedpallas_mypy import answer, config, names, report, scope, transfer
 from typedpallas_mypy.answer import Answer, Argument
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.hooks import Hook, Hooks
@@ -52,6 +52,8 @@ def _called(context: FunctionContext | MethodContext, fullname: str) -> Type:
     typed = answer.mentions(context)
     if not typed and not scope.typed(context.api):
         return default
+    if transfer.is_foreign(fullname) and not config.shows_open():
+        return answer.unknown(Types(context.api), default)
     call = context.context
     reply = Answer(context.api, call, default, _shown(call.callee) if isinstance(call, CallExpr) else fullname)
     passed = answer.arguments(context)

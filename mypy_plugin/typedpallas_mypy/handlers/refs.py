@@ -18,7 +18,7 @@ from typedpallas_mypy.handlers import slices, slices_judged
 from typedpallas_mypy.hooks import Hooks
 from typedpallas_mypy.index import TooManyIndices, selected
 from typedpallas_mypy.static import Constant, Static
-from typedpallas_mypy.value import Value
+from typedpallas_mypy.value import one
 
 type Op = Literal["load", "store", "view"]
 
@@ -33,7 +33,7 @@ def _load(context: MethodContext) -> Type:
     slices_judged.note(context.api, types, ref, context.context, "load")
     places: dict[str, Place] = {"": context.context, "index": context.args[0][0]}
     report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, places)
-    return types.block(Value(ref.dtype, moved, parameter=types.element_parameter(context.type)))
+    return types.block(one(ref.dtype, moved, types.element_parameter(context.type)))
 
 
 def _store(context: MethodContext) -> Type:
@@ -71,7 +71,7 @@ def _method_load(context: MethodContext) -> Type:
         return context.default_return_type
     moved = _moved(context, types, ref, "load")
     report.judge(context.api, Access(op="load", ref=ref, moved=moved), types.facts, {"": context.context})
-    return types.block(Value(ref.dtype, moved, parameter=types.element_parameter(context.type)))
+    return types.block(one(ref.dtype, moved, types.element_parameter(context.type)))
 
 
 def _method_store(context: MethodContext) -> Type:
