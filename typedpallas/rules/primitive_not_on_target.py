@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.chips import GpuTarget
 from typedpallas.events import Applied, Context, Event
-from typedpallas.rules import _refused
+from typedpallas.rules import _random, _refused
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -53,7 +53,8 @@ class PrimitiveNotOnTarget(Rule):
 
     Machines: all. Source: the lowering tables of the installed JAX; for `wgmma` and `tcgen05`, the compiler's
     refusals on b200 and h100; else the compilers, asked about each operation in several shapes and on each element
-    type (`benchmarks/operations.py`). With another version of JAX than the one asked, that verdict is left open.
+    type (`benchmarks/operations.py`), and about random keys and bits. With another version of JAX than the one
+    asked, what the table says is left open.
     """
 
     slug = "primitive-not-on-target"
@@ -73,6 +74,8 @@ class PrimitiveNotOnTarget(Rule):
         if event.lowered is False and context.backend is not None:
             backend = _BACKENDS[context.backend]
             yield self._missing(event, backend, f"an operation that {backend} lowers")
+        elif context.backend == "mosaic_tpu" and (form := _random.refused(event)) is not None:
+            yield self._form(event, *form)
         elif isinstance(context.target, GpuTarget):
             major = context.target.capability[0]
             if event.primitive in _HOPPER and major != 9:
@@ -102,6 +105,10 @@ class PrimitiveNotOnTarget(Rule):
                 event.primitive, "compute it before or after the kernel, or from other operations"
             ),
         )
+
+    def _form(self, event: Applied, expected: str, found: str, instead: str) -> Finding:
+        where = _BACKENDS["mosaic_tpu"]
+        return self.refuted(primitive=event.primitive, where=where, expected=expected, found=found, help=instead)
 
     def _unknown(self, event: Applied, context: Context) -> Finding:
         where = _BACKENDS[context.backend] if context.backend is not None else "any backend"
