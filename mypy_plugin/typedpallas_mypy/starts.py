@@ -8,7 +8,7 @@ from mypy import nodes as n
 
 from typedpallas.dims import Size
 from typedpallas_mypy import counting
-from typedpallas_mypy.evaluate import Evaluator
+from typedpallas_mypy.evaluate import Evaluator, arithmetic, as_size
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.forms import FREE, UNKNOWN, Form, parts
 from typedpallas_mypy.handlers import calls_uses
@@ -43,6 +43,10 @@ class Reader:
         """What a number is made of."""
         if depth > _DEPTH:
             return UNKNOWN
+        if isinstance(e, n.IntExpr):
+            return Form.of(e.value)
+        if isinstance(e, n.OpExpr) and e.op in _OPERATORS:
+            return self._operation(e, depth)
         size = self.evaluator.size(e)
         if size is not None:
             return Form.of(size)
@@ -50,8 +54,6 @@ class Reader:
             return self._name(e, depth)
         if isinstance(e, n.CallExpr):
             return self._call(e, depth)
-        if isinstance(e, n.OpExpr) and e.op in _OPERATORS:
-            return self._apply(_OPERATORS[e.op], (e.left, e.right), depth)
         if isinstance(e, n.ComparisonExpr) and len(e.operators) == 1 and e.operators[0] in _COMPARISONS:
             return self._apply(_COMPARISONS[e.operators[0]], tuple(e.operands), depth)
         if isinstance(e, n.UnaryExpr) and e.op in ("-", "~"):
@@ -60,19 +62,28 @@ class Reader:
             return Form("data", name=f"{e.line}:{e.column}")
         return UNKNOWN
 
+    def _operation(self, e: n.OpExpr, depth: int) -> Form:
+        """``left op right``; of two sizes a size, where there is one."""
+        left, right = self.form(e.left, depth + 1), self.form(e.right, depth + 1)
+        if left.op == right.op == "size" and left.size is not None and right.size is not None:
+            size = as_size(arithmetic(e.op, left.size, right.size))
+            if size is not None:
+                return Form.of(size)
+        return Form(_OPERATORS[e.op], (left, right))
+
     def _apply(self, op: str, operands: tuple[n.Expression, ...], depth: int) -> Form:
         return Form(op, tuple(self.form(operand, depth + 1) for operand in operands))
 
     def _name(self, e: n.NameExpr, depth: int) -> Form:
         if not isinstance(e.node, n.Var):
             return UNKNOWN
-        count = counting.counts(self.api.tree).by_variable.get(e.node)
         values = calls_uses.uses(self.api.tree).values.get(e.node, [])
         if len(values) != 1:
             return UNKNOWN
-        if count is not None:
-            return self.counted(count, depth + 1)
-        return UNKNOWN if values[0] is None else self.form(values[0], depth + 1)
+        if values[0] is not None:
+            return self.form(values[0], depth + 1)
+        count = counting.counts(self.api.tree).by_variable.get(e.node)
+        return UNKNOWN if count is None else self.counted(count, depth + 1)
 
     def counted(self, count: counting.Count, depth: int = 0) -> Form:
         """What the variable of a loop holds at each turn."""

@@ -34,6 +34,9 @@ def launch(
 ) -> "Launch":
     """Make a plain function of arrays out of a typed kernel.
 
+    On TPU it promises the compiler (`pl.multiple_of`) that starts of slices are aligned, where that is proved and the
+    compiler asks for it; nothing else in the kernel's body is touched.
+
     Args:
         kernel: a function of refs, every parameter annotated `In`, `Out`, `InOut` or `Scratch`, in that order.
             An `InOut` parameter takes an input and an output of the pattern.

@@ -61,9 +61,9 @@ class UnalignedSlice(Rule):
     neither maxima nor bit operations, nor what a loop carries or a branch works out; `pl.multiple_of` tells it the
     rest. A `tp.launch` tells it by itself wherever the trace proves it whatever the grid is.
 
-    mypy judges slices of kernels whose launch is in the same file, on the configured targets: the start as a term over
-    program ids, turns of loops and loaded numbers, for all sizes that the kernel's dims may have. What is refuted for
-    some sizes only is open there.
+    mypy judges slices of kernels whose launch is in the same file, on the configured targets: the start as a term
+    over program ids, turns of loops and loaded numbers, for all sizes that the kernel's dims may have. What is
+    refuted for some sizes only is open there.
 
     Machines: TPU, every chip from v2 to 7x (7x keeps 16-bit scratch in tiles of 16 rows). Source: libtpu 0.0.48
     (E2003, "cannot statically prove", "must be aligned to tiles"), asked for the least multiple that it takes over
