@@ -39,8 +39,8 @@ def multihead_attention(
     """``softmax(scale q k^T) v``, differentiable.
 
     A Hopper GPU runs the kernels of `typedpallas.kernels.gpu` for float16 and bfloat16 and heads of 64, 128 or 256
-    dims (backward: 64 or 128); lengths are padded where they must be. A TPU runs those of `typedpallas.kernels.tpu`
-    for float32 and, from v4 on, bfloat16, heads of multiples of 64 dims and lengths of multiples of 128. Whatever
+    dims (backward, with segments: 64 or 128); lengths are padded where they must be. A TPU runs those of
+    `typedpallas.kernels.tpu` for float32 and, from v4 on, bfloat16, heads of multiples of 64 dims and lengths of multiples of 128. Whatever
     else, and every other machine, runs plain XLA with the whole matrix of scores.
 
     Args:
@@ -151,7 +151,7 @@ def _backward(options: _Options, kept: Any, gradients: Any) -> tuple[Any, ...]:
 
     q, k, v, out, lse, segments = kept
     none = None if segments is None else tuple(np.zeros(x.shape, jax.dtypes.float0) for x in segments)
-    if q.shape[3] > 128:
+    if q.shape[3] > 128 and segments is not None:  # shared memory has no room for those
 
         def plain(q: jax.Array, k: jax.Array, v: jax.Array) -> Any:
             return reference(q, k, v, segments, options)

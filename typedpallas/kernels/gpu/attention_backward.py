@@ -17,7 +17,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 import typedpallas as tp
 from typedpallas import Dim, In, InOut, Multiple, Out, Scratch, f32, i32
 from typedpallas.gpu import GMEM, SMEM, Barrier
-from typedpallas.kernels.gpu.attention_backward_parts import Block
+from typedpallas.kernels.gpu.attention_backward_block import Block
 from typedpallas.kernels.gpu.attention_backward_refs import Slots, Whole
 from typedpallas.kernels.gpu.attention_parts import Ring
 from typedpallas.kernels.gpu.attention_tuning import BackwardTuning
@@ -179,7 +179,6 @@ def launch(
     if heads % kv_heads:
         raise LaunchError(f"flash attention: {kv_heads} heads of keys do not divide {heads} heads of queries")
     blocks = heads if tuning.apart else kv_heads
-    group_queries, group_dims = tuning.group_queries(head_dim)
     body = segmented_attention_backward_kernel if segmented else attention_backward_kernel
     return kernel(
         functools.partial(body, tuning=tuning, causal=causal, window=window, scale=scale),
@@ -194,8 +193,8 @@ def launch(
             "BQ": tuning.block_q,
             "BK": tuning.block_k,
             "S": tuning.stages,
-            "GQ": group_queries,
-            "GD": group_dims,
+            "GQ": tuning.group_queries(head_dim)[0],
+            "GD": tuning.stored_dims(head_dim),
         },
         arrivals={
             "kv_filled": 2 + segmented,

@@ -1,4 +1,4 @@
-"""What the blocks and warpgroups of the backward attention do; `attention_backward` has the kernel itself."""
+"""What a warpgroup of the backward attention does with its keys; `attention_backward` has the kernel itself."""
 
 import functools
 import math
@@ -11,116 +11,15 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from typedpallas.kernels.gpu.attention_backward_refs import Slots, Whole
-from typedpallas.kernels.gpu.attention_parts import Ring, columns, visible, zeros
-from typedpallas.kernels.gpu.attention_tuning import BackwardTuning
-
-
-@dataclass(frozen=True)
-class Block:
-    """One block of keys."""
-
-    whole: Whole
-    slots: Slots
-    queries: Ring
-    gradients: Ring
-    kv_filled: Any
-    tuning: BackwardTuning
-    causal: bool
-    window: int | None
-    scale: float
-
-    @property
-    def everywhere(self) -> bool:
-        """Whether every block of queries has some that see not all keys."""
-        return self.window is not None or self.whole.k_ids is not None
-
-    @property
-    def keys(self) -> tuple[Any, Any, Any]:
-        """The block's keys, as an index of the arrays."""
-        size = self.tuning.block_k
-        head = lax.div(lax.axis_index("head"), int(self.whole.d_k.shape[2]) // int(self.whole.k.shape[2]))
-        return lax.axis_index("batch"), pl.ds(lax.axis_index("tile") * size, size), head
-
-    @property
-    def shared(self) -> int:
-        """Heads of queries that this block goes through."""
-        return int(self.whole.q.shape[2]) // int(self.whole.d_k.shape[2])
-
-    @property
-    def first(self) -> Any:
-        """The first block of queries that sees any of the keys; the last one if none does."""
-        if not self.causal:
-            return 0
-        last = int(self.whole.q.shape[1]) // self.tuning.block_q - 1
-        return lax.min(lax.div(lax.axis_index("tile") * self.tuning.block_k, self.tuning.block_q), last)
-
-    @property
-    def count(self) -> Any:
-        """Blocks of queries of one head."""
-        blocks: Any = int(self.whole.q.shape[1]) // self.tuning.block_q
-        if self.window is not None:
-            last = lax.axis_index("tile") * self.tuning.block_k + (self.tuning.block_k + self.window - 2)
-            blocks = lax.max(lax.min(lax.div(last, self.tuning.block_q) + 1, blocks), self.first + 1)
-        return blocks - self.first
-
-    def step(self, number: Any) -> Any:
-        """The block of queries of a step."""
-        if self.causal or not self.tuning.turn:
-            return self.first + number
-        return lax.rem(number + lax.axis_index("tile") * self.tuning.turn, self.count)
-
-    def place(self, number: Any) -> tuple[Any, Any, Any]:
-        """Batch, queries and head of a step; steps are counted through all heads."""
-        size = self.tuning.block_q
-        head, step = (0, number) if self.shared == 1 else (lax.div(number, self.count), lax.rem(number, self.count))
-        return (
-            lax.axis_index("batch"),
-            pl.ds(self.step(step) * size, size),
-            lax.axis_index("head") * self.shared + head,
-        )
-
-    def copy(self) -> None:
-        """The warpgroup that copies."""
-        whole = self.whole
-        plgpu.copy_gmem_to_smem(whole.k.at[self.keys], self.slots.k, self.kv_filled)
-        plgpu.copy_gmem_to_smem(whole.v.at[self.keys], self.slots.v, self.kv_filled)
-        if whole.k_ids is not None:
-            plgpu.copy_gmem_to_smem(whole.k_ids.at[self.keys[:2]], self.slots.k_ids, self.kv_filled)
-
-        steps = self.shared * self.count
-
-        @pl.loop(0, steps + 1)
-        def _(now: Any) -> None:
-            number = lax.min(now, steps - 1)
-            batch, queries, head = self.place(number)
-            ids = () if whole.q_ids is None else (whole.q_ids.at[batch, queries],)
-            self.queries.fill(now, whole.q.at[batch, queries, head], whole.lse.at[batch, head, queries], *ids)
-            self.gradients.fill(now, whole.d_out.at[batch, queries, head], whole.delta.at[batch, head, queries])
-
-    def compute(self, group: Any) -> None:
-        """A warpgroup that computes."""
-        tuning, head_dim = self.tuning, self.whole.q.shape[3]
-        plgpu.barrier_wait(self.kv_filled)
-        accumulators = (
-            (tuning.group_keys, head_dim),
-            (tuning.group_keys, head_dim),
-            (tuning.group_keys, tuning.block_q),
-            (tuning.group_keys, tuning.block_q),
-            tuning.group_queries(head_dim),
-        )
-        pl.run_scoped(
-            lambda *refs: Group(self, group, *refs).run(),
-            *[plgpu.WGMMAAccumulatorRef(shape, jnp.float32) for shape in accumulators],
-        )
-        plgpu.wait_smem_to_gmem(0)
+from typedpallas.kernels.gpu.attention_parts import columns, visible, zeros
 
 
 @dataclass(frozen=True)
 class Group:
     """One warpgroup's keys, with its accumulators."""
 
-    block: Block
+    block: Any
+    """An `attention_backward_block.Block`."""
     group: Any
     d_k: Any
     d_v: Any
@@ -132,7 +31,7 @@ class Group:
         """All queries that see the keys. The first product for the gradients of queries is one of zeros."""
         block = self.block
         part = block.slots.d_scores.at[0, self._mine]
-        part[...] = jnp.zeros(part.shape, part.dtype)
+        self._share(part, jnp.zeros(part.shape, part.dtype))
         plgpu.commit_smem()
         plgpu.barrier_arrive(block.slots.ready.at[0])
         plgpu.barrier_arrive(block.slots.done.at[1])
@@ -159,8 +58,29 @@ class Group:
 
     @property
     def _mine(self) -> Any:
+        """The keys of this warpgroup, of those of the block."""
         size = self.block.tuning.group_keys
-        return pl.ds(self.group * size, size)
+        return pl.ds(0, size) if self.block.tuning.wide else pl.ds(self.group * size, size)
+
+    @property
+    def _dims(self) -> Any:
+        """The dims of the head of which it sums gradients of keys and values."""
+        size = self.block.tuning.group_dims(self.block.whole.q.shape[3])
+        return pl.ds(self.group * size, size) if self.block.tuning.wide else pl.ds(0, size)
+
+    def _of_dims(self, slot: Any) -> Any:
+        return slot.at[:, self._dims] if self.block.tuning.wide else slot
+
+    def _share(self, part: Any, values: jax.Array) -> None:
+        """Store what all warpgroups read; where they all have the same, the first one does."""
+
+        def store() -> None:
+            part[...] = values
+
+        if self.block.tuning.wide:
+            pl.when(self.group == 0)(store)
+        else:
+            store()
 
     def _again(self, masked: bool, head: Any, step: Any) -> None:
         """A step whose addresses are computed anew: all of them kept would not fit the registers."""
@@ -176,30 +96,43 @@ class Group:
         block, slots = self.block, self.block.slots
         now = head * block.count + step
         weights, d_scores = self._weights(masked, now, step)
-        queries, gradients = block.queries.at(now)[0], block.gradients.at(now)[0]
+        queries, gradients = (self._of_dims(ring.at(now)[0]) for ring in (block.queries, block.gradients))
         self.d_q[...] = zeros(self.d_q.shape)
         plgpu.wgmma(self.d_v, weights, gradients)
         slot = lax.rem(now + 1, 2)
         plgpu.barrier_wait(slots.done.at[slot])
-        part = slots.d_scores.at[slot, self._mine]
-        part[...] = d_scores
+        self._share(slots.d_scores.at[slot, self._mine], d_scores)
         plgpu.wgmma(self.d_k, d_scores, queries)
         plgpu.commit_smem()
         plgpu.barrier_arrive(slots.ready.at[slot])
-        sums = self._d_q(now)
+        before = lax.max(now - 1, 0)
+        sums = self._but_one(now, before)
         block.queries.give_back(now)
         block.gradients.give_back(now)
         self._begin(now + 1)
-        self._add(lax.max(now - 1, 0), sums)
+        self._add(before, sums, self._parts - 1)
         plgpu.wgmma_wait(0)  # no product may be in flight from one turn of a loop to the next
 
-    def _d_q(self, use: Any) -> jax.Array:
+    @property
+    def _parts(self) -> int:
+        return int(self.block.tuning.parts(self.block.whole.q.shape[3]))
+
+    def _but_one(self, use: Any, number: Any) -> jax.Array:
+        """Add up the gradients of queries but for the last part, which it returns. ``use``: as of `_d_q`."""
+        for part in range(self._parts - 1):
+            self._add(number, self._d_q(use, part), part)
+            self.d_q[...] = zeros(self.d_q.shape)
+        return self._d_q(use, self._parts - 1)
+
+    def _d_q(self, use: Any, part: int) -> jax.Array:
         """From what all warpgroups have put into a slot; ``use`` counts how often slots were filled."""
         slots, slot = self.block.slots, lax.rem(use, 2)
-        plgpu.barrier_wait(slots.ready.at[slot])
-        plgpu.wgmma(self.d_q, *self._operands(slots.d_scores.at[slot]))
+        if part == 0:
+            plgpu.barrier_wait(slots.ready.at[slot])
+        plgpu.wgmma(self.d_q, *self._operands(slots.d_scores.at[slot], part))
         sums: jax.Array = plgpu.wgmma_accumulator_load(self.d_q, wait_n=0)
-        plgpu.barrier_arrive(slots.done.at[slot])
+        if part == self._parts - 1:
+            plgpu.barrier_arrive(slots.done.at[slot])
         return sums
 
     def _begin(self, now: Any) -> None:
@@ -236,48 +169,61 @@ class Group:
 
     def _visible(self, shape: tuple[int, ...], step: Any, ids: list[Any]) -> jax.Array | None:
         block, tuning = self.block, self.block.tuning
-        first_key = lax.axis_index("tile") * tuning.block_k + self.group * tuning.group_keys
+        first_key = lax.axis_index("tile") * tuning.block_k + self._mine.start
         ahead = block.step(step) * tuning.block_q - first_key
         segments = (ids[0], block.slots.k_ids.at[self._mine]) if ids else None
         return visible(shape, ahead, block.causal, block.window, segments, queries_axis=1)
 
-    def _operands(self, slot: Any) -> tuple[Any, Any]:
+    def _operands(self, slot: Any, part: int) -> tuple[Any, Any]:
         """Of the gradients of queries: this warpgroup's part of the queries, or of the head."""
         tuning, keys = self.block.tuning, self.block.slots.k
         if tuning.by_queries:
             size = tuning.block_q // tuning.groups
             return slot.at[:, pl.ds(self.group * size, size)].transpose((1, 0)), keys
-        size = keys.shape[1] // tuning.groups
-        return slot.transpose((1, 0)), keys.at[:, pl.ds(self.group * size, size)]
+        width = self.d_q.shape[1]
+        first = self.group * (keys.shape[1] // tuning.groups) + part * width
+        return slot.transpose((1, 0)), keys.at[:, pl.ds(first, width)]
 
-    def _add(self, number: Any, sums: jax.Array) -> None:
-        """Add up the gradients of the queries of a step."""
+    def _add(self, number: Any, sums: jax.Array, part: int) -> None:
+        """Add up a part of the gradients of the queries of a step."""
         block, tuning = self.block, self.block.tuning
-        slot = block.slots.d_q.at[self.group]
-        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        slot[...] = sums
-        plgpu.commit_smem()
         batch, queries, head = block.place(number)
-        count, width = sums.shape
-        if tuning.by_queries:
-            place = block.whole.d_q.at[batch, pl.ds(queries.start + self.group * count, count), head]
-        else:
-            place = block.whole.d_q.at[batch, queries, head, pl.ds(self.group * width, width)]
-        plgpu.copy_smem_to_gmem(slot, place, reduction_op="add")
+        slot = block.slots.d_q.at[self.group]
+        count, width = slot.shape
+        for start in range(0, sums.shape[1], width):
+            plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+            slot[...] = sums if width == sums.shape[1] else sums[:, start : start + width]
+            plgpu.commit_smem()
+            if tuning.by_queries:
+                place = block.whole.d_q.at[batch, pl.ds(queries.start + self.group * count, count), head]
+            else:
+                first = self.group * (block.whole.q.shape[3] // tuning.groups) + part * sums.shape[1] + start
+                place = block.whole.d_q.at[batch, queries, head, pl.ds(first, width)]
+            plgpu.copy_smem_to_gmem(slot, place, reduction_op="add")
 
     def _finish(self, steps: Any) -> None:
         """The last product; what keys and values get, through their own slots, which then nobody reads any more."""
         block = self.block
         plgpu.wgmma_wait(0)
         self.d_q[...] = zeros(self.d_q.shape)
-        self._add(steps - 1, self._d_q(steps))
+        self._add(steps - 1, self._but_one(steps, steps - 1), self._parts - 1)
         plgpu.barrier_wait(block.slots.done.at[lax.rem(steps, 2)])
         batch, _, _ = block.keys
-        first = lax.axis_index("tile") * block.tuning.block_k + self.group * block.tuning.group_keys
+        first = lax.axis_index("tile") * block.tuning.block_k + self._mine.start
         place = batch, pl.ds(first, block.tuning.group_keys), lax.axis_index("head")
-        k_slot, v_slot = block.slots.k.at[self._mine], block.slots.v.at[self._mine]
-        v_slot[...] = self.d_v[...].astype(v_slot.dtype)
-        k_slot[...] = (self.d_k[...] * block.scale).astype(k_slot.dtype)
+        k_slot, v_slot = (slot.at[self._mine] for slot in (block.slots.k, block.slots.v))
+        self._of_dims(v_slot)[...] = self.d_v[...].astype(v_slot.dtype)
+        self._of_dims(k_slot)[...] = (self.d_k[...] * block.scale).astype(k_slot.dtype)
         plgpu.commit_smem()
-        plgpu.copy_smem_to_gmem(v_slot, block.whole.d_v.at[place])
-        plgpu.copy_smem_to_gmem(k_slot, block.whole.d_k.at[place])
+
+        def copy() -> None:
+            plgpu.copy_smem_to_gmem(v_slot, block.whole.d_v.at[place])
+            plgpu.copy_smem_to_gmem(k_slot, block.whole.d_k.at[place])
+
+        if block.tuning.wide:  # only whole rows can be copied
+            everyone = block.slots.ready.at[lax.rem(steps + 1, 2)]
+            plgpu.barrier_arrive(everyone)
+            plgpu.barrier_wait(everyone)
+            pl.when(self.group == 0)(copy)
+        else:
+            copy()

@@ -162,24 +162,40 @@ class BackwardTuning:
     """Slots of the rings of queries and of the gradients of results."""
     turn: int = 0
     """Blocks of queries by which neighbouring blocks of keys begin apart, where all of them see all queries."""
+    wide: bool = False
+    """Warpgroups share out the dims of the head, each with all keys: for heads of which one has no room."""
     apart: bool = False
     """Heads of queries that share keys go to blocks of their own; what they give the keys is summed afterwards."""
 
     @property
     def group_keys(self) -> int:
         """Keys of one warpgroup."""
-        return self.block_k // self.groups
+        return self.block_k if self.wide else self.block_k // self.groups
+
+    def group_dims(self, head_dim: int) -> int:
+        """Dims of the head of which one warpgroup sums gradients of keys and values."""
+        return head_dim // self.groups if self.wide else head_dim
 
     @property
     def by_queries(self) -> bool:
         """Whether warpgroups share out the queries, not the head, when they sum the gradients of queries."""
-        return self.block_q >= 64 * self.groups
+        return not self.wide and self.block_q >= 64 * self.groups
 
     def group_queries(self, head_dim: int) -> tuple[int, int]:
-        """Queries and dims of the head of which one warpgroup sums gradients of queries."""
+        """Queries and dims of the head of which one warpgroup sums gradients of queries at once."""
+        if self.wide:
+            return self.block_q, 64
         if self.by_queries:
             return self.block_q // self.groups, head_dim
         return self.block_q, head_dim // self.groups
+
+    def parts(self, head_dim: int) -> int:
+        """In how many parts a warpgroup sums them."""
+        return head_dim // self.groups // 64 if self.wide else 1
+
+    def stored_dims(self, head_dim: int) -> int:
+        """Dims of the head that are stored at once: memory has room for half of a wide head's part."""
+        return self.group_queries(head_dim)[1] // (2 if self.wide else 1)
 
     @property
     def masked(self) -> int:
@@ -206,6 +222,8 @@ def backward_default(q: Any, k: Any) -> BackwardTuning:
     """Fast on an H200 where it fits. ``q`` and ``k`` have shapes as `attention` takes them."""
     (batch, queries, _, head_dim), (_, keys, kv_heads, _) = q.shape, k.shape
     few = batch * kv_heads * (keys // 128) < multiprocessors()
+    if head_dim > 128:
+        return BackwardTuning(block_k=64, turn=1, wide=True, apart=few)
     if head_dim <= 64:
         return BackwardTuning(block_q=128 if queries % 128 == 0 else 64, apart=few)
     return BackwardTuning(turn=1, apart=few)
