@@ -40,8 +40,8 @@ def multihead_attention(
 
     A Hopper GPU runs the kernels of `typedpallas.kernels.gpu` for float16 and bfloat16 and heads of 64, 128 or 256
     dims (backward, with segments: 64 or 128); lengths are padded where they must be. A TPU runs those of
-    `typedpallas.kernels.tpu` for float32 and, from v4 on, bfloat16, heads of multiples of 64 dims and lengths of multiples of 128. Whatever
-    else, and every other machine, runs plain XLA with the whole matrix of scores.
+    `typedpallas.kernels.tpu` for float32 and, from v4 on, bfloat16, heads of multiples of 64 dims and lengths of
+    multiples of 128. Whatever else, and every other machine, runs plain XLA with the whole matrix of scores.
 
     Args:
         q: any float type, shape ``(batch, queries, heads, head_dim)``.
