@@ -23,7 +23,27 @@ _LIBRARIES = tuple({os.path.realpath(folder) + os.sep for folder in _FOLDERS})
 
 @functools.cache
 def source_hash() -> str:
-    """A digest of every file of the plugin and of the rule book."""
+    """A digest of every file of the plugin and of the rule book, as they were when this process started."""
+    return _digest()
+
+
+_AS_STARTED = "as started"
+_started: tuple[object, ...] | None = None
+
+
+def snapshot() -> str:
+    """The plugin's version as mypy sees it, which asks once in a run; a daemon asks again at each ``dmypy run``.
+
+    It starts anew if the answer is another: the sources have changed, or the project's settings. Between runs the
+    answer is always the same, because mypy would read all of JAX again for another; there `cache_key` tells.
+    """
+    global _started
+    now = (source_hash() if _started is None else _digest(), config.targets(), config.shows_open())
+    _started = _started or now
+    return _AS_STARTED if now == _started else repr(now)
+
+
+def _digest() -> str:
     digest = hashlib.sha256()
     for path in files():
         digest.update(path.removeprefix(_PLUGIN).removeprefix(_LIBRARY).encode())

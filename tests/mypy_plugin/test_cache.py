@@ -1,5 +1,6 @@
 """The same answers from a cold cache, a warm one, the daemon and parallel workers; and a stale cache is noticed."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -85,6 +86,31 @@ def test_daemon(files, first, tmp_path):
             assert _errors(done) == first, done.stdout + done.stderr
     finally:
         subprocess.run([*base, "stop"], capture_output=True, timeout=60)
+
+
+def test_a_daemon_starts_anew_with_another_plugin_or_other_targets(tmp_path):
+    plugin = tmp_path / "lib" / "typedpallas_mypy"
+    shutil.copytree(Path(version.__file__).parent, plugin, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "mypy.ini").write_text("[mypy]\nplugins = typedpallas_mypy\n")
+    (tmp_path / "plain.py").write_text("x: int = 1\n")
+    base = [sys.executable, "-m", "mypy.dmypy", "--status-file", str(tmp_path / "status.json")]
+    command = [*base, "run", "--timeout", "60", "--", "--cache-dir", str(tmp_path / "cache"), "plain.py"]
+
+    def restarted():
+        env = {**os.environ, "PYTHONPATH": str(plugin.parent)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=200)
+        assert "Success" in done.stdout, done.stdout + done.stderr
+        return "Restarting: plugins changed" in done.stdout + done.stderr
+
+    try:
+        assert not restarted() and not restarted()
+        with open(plugin / "names.py", "a") as file:
+            file.write("# another\n")
+        assert restarted() and not restarted()
+        (tmp_path / "pyproject.toml").write_text('[tool.typedpallas]\ntargets = ["tpu-v5e"]\n')
+        assert restarted() and not restarted()
+    finally:
+        subprocess.run([*base, "stop"], capture_output=True, timeout=60, cwd=tmp_path)
 
 
 def test_changed_rules_are_noticed():
