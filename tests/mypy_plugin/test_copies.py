@@ -53,7 +53,7 @@ def test_what_is_right_runs(module):
     module.run()
 
 
-@pytest.mark.parametrize("module", ["wrong", "right"], indirect=True)
+@pytest.mark.parametrize("module", ["wrong", "right", "plain"], indirect=True)
 def test_the_trace_says_the_same_of_each_kernel(module):
     report = tp.check(module.results, jax.ShapeDtypeStruct((16, 128), jnp.float32), target="tpu-v5e")
     found = {(item.kernel, item.rule) for item in report.diagnostics if item.verdict == "refuted"}

@@ -17,7 +17,7 @@ from typedpallas_mypy.bindings import blocks
 from typedpallas_mypy.handlers import body_copies, body_stores, scoped
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel
-from typedpallas_mypy.handlers.calls_source import Source
+from typedpallas_mypy.handlers.calls_source import Source, function_name
 
 
 def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: bool) -> None:
@@ -35,11 +35,22 @@ def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: boo
         report.judge(source.api, event, NO_FACTS, {"": place})
 
 
+def judge_copies(source: Source, semaphores: tuple[RefFact, ...], expression: n.Context) -> None:
+    """Judge what the kernel that a launch names does to these semaphores of its own."""
+    function = function_of(source, expression)
+    if function is not None and source.defines(function):
+        for event, place in body_copies.events(Body(function), source, semaphores):
+            report.judge(source.api, event, NO_FACTS, {"": place})
+
+
 def function_of(source: Source, expression: n.Context) -> n.FuncDef | None:
-    """The definition that a kernel expression names; none for partials and what is made elsewhere."""
+    """The definition that a kernel expression names, or gives more keywords; none for what is made elsewhere."""
     if isinstance(expression, n.Decorator):
         return expression.func
     found = source.definition(expression) if isinstance(expression, n.Expression) else None
+    if isinstance(found, n.CallExpr) and function_name(found) == "functools.partial":
+        only_keywords = found.arg_kinds[0] == n.ARG_POS and set(found.arg_kinds[1:]) <= {n.ARG_NAMED}
+        found = source.definition(found.args[0]) if only_keywords else None
     node = found.node if isinstance(found, n.RefExpr) else None
     return node if isinstance(node, n.FuncDef) else None
 

@@ -12,8 +12,9 @@ from typedpallas import tpu
 from typedpallas.dims import Size
 from typedpallas.events import CopyInUse, RefFact, SemaphoreLeft, SemaphoreStarved
 from typedpallas_mypy.handlers import scoped
-from typedpallas_mypy.handlers.body_counts import Copy, Counts, Op, copy_made
+from typedpallas_mypy.handlers.body_counts import Counts, Op
 from typedpallas_mypy.handlers.body_flights import Flight, Use
+from typedpallas_mypy.handlers.body_made import Copy, copy_made
 from typedpallas_mypy.handlers.body_paths import Key, Paths, Starved, TooManyPathsError, sign
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_source import Source

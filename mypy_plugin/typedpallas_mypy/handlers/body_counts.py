@@ -16,47 +16,20 @@ from mypy import nodes as n
 from typedpallas import dtypes
 from typedpallas.dims import Size
 from typedpallas.records import record
-from typedpallas_mypy.handlers import scoped
+from typedpallas_mypy.handlers.body_made import Copy, copy_made
+from typedpallas_mypy.handlers.body_runs import Runs, bound_to
 from typedpallas_mypy.handlers.body_text import UNKNOWN, WHOLE, Given, Region, region, words
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
 
 type Act = Literal["start", "wait", "signal", "take"]
 
-_LOCAL: Final = ("src_ref", "dst_ref", "sem")
-_REMOTE: Final = ("src_ref", "dst_ref", "send_sem", "recv_sem", "device_id", "device_id_type")
-_MADE: Final = {
-    "make_async_copy": _LOCAL,
-    "async_copy": _LOCAL,
-    "copy": _LOCAL,
-    "make_async_remote_copy": _REMOTE,
-    "async_remote_copy": _REMOTE,
-}
-_STARTED: Final = ("async_copy", "async_remote_copy")
-_NAMES: Final = {"src": "src_ref", "dst": "dst_ref"}
 _WAITS: Final = ("wait", "wait_send")
 _LOOKS: Final = ("semaphore_read",)
 _SIGNALS: Final[dict[str, tuple[Act, str]]] = {
     "semaphore_signal": ("signal", "inc"),
     "semaphore_wait": ("take", "value"),
 }
-_LOOPS: Final = ("fori_loop", "while_loop", "scan", "map")
-LATER: Final = (n.TryStmt, n.MatchStmt, n.GeneratorExpr, n.DictionaryComprehension, n.ClassDef, n.OverloadedFuncDef)
-"""What runs at another time, or perhaps not at all: semaphores that are used in there are not followed."""
-
-
-@record(frozen=True)
-class Copy:
-    """A copy as it is made. ``given``: what stands for the parameters of the function that makes it."""
-
-    call: n.CallExpr
-    source: n.Expression
-    target: n.Expression
-    semaphore: n.Expression
-    arrives: n.Expression | None
-    """The semaphore that counts at the other device; none for a copy within one."""
-    started: bool
-    given: Given
 
 
 @record(frozen=True)
@@ -70,24 +43,6 @@ class Op:
     """Bytes, or signals. Names that begin with ``#`` stand for what is not known."""
     place: n.CallExpr
     copy: Copy | None = None
-
-
-def copy_made(call: n.CallExpr) -> Copy | None:
-    """The copy that a call makes; none if it makes none."""
-    name = function_name(call)
-    made = name.rpartition(".")[2]
-    if made not in _MADE or not name.startswith(("jax.", "typedpallas.")):
-        return None
-    if made == "copy" and not name.startswith("typedpallas."):
-        return None
-    given = {_NAMES.get(key, key): value for key, value in (arguments(call, _MADE[made]) or {}).items()}
-    if "src_sem" in given:
-        return None  # newer JAX: one semaphore for each end
-    remote = _MADE[made] is _REMOTE
-    semaphore = given.get("send_sem" if remote else "sem")
-    if semaphore is None or not {"src_ref", "dst_ref"} <= given.keys() or (remote and "recv_sem" not in given):
-        return None
-    return Copy(call, given["src_ref"], given["dst_ref"], semaphore, given.get("recv_sem"), made in _STARTED, {})
 
 
 class Counts:
@@ -104,7 +59,7 @@ class Counts:
         self._own = own
         self._escaped: set[n.Var] = set()
         self._understood: set[n.Node] = set()
-        self._run: set[n.Node] = set()
+        self._runs = Runs(body, self.stable)
         self._varying = frozenset(self._of_functions_called_often())
         for node in body.nodes:
             if isinstance(node, n.CallExpr):
@@ -189,12 +144,7 @@ class Counts:
         variable = bound_to(above, value)
         if variable is None or not self.stable(variable):
             return False
-        return all(self._follow(copy, mention) for mention in self._mentions(variable, above))
-
-    def _mentions(self, variable: n.SymbolNode, binding: n.Node) -> Iterator[n.NameExpr]:
-        for node in self.body.nodes:
-            if isinstance(node, n.NameExpr) and node.node is variable and self.body.parents[node] is not binding:
-                yield node
+        return all(self._follow(copy, mention) for mention in self.body.names(variable, above))
 
     def _method(self, copy: Copy, member: n.MemberExpr) -> bool:
         call = self.body.parents[member]
@@ -222,7 +172,7 @@ class Counts:
         if name is None or isinstance(above, n.Decorator) or copy.given:
             return False
         self.makers.add(function)
-        return all(self._made_by(copy, function, mention) for mention in self._mentions(name, above))
+        return all(self._made_by(copy, function, mention) for mention in self.body.names(name, above))
 
     def _made_by(self, copy: Copy, function: n.FuncItem, mention: n.NameExpr) -> bool:
         call = self.body.parents[mention]
@@ -259,46 +209,8 @@ class Counts:
             self.blocks.setdefault(block, []).append(op)
         else:
             self.ops.setdefault(place, []).append(op)
-        if not all(map(self._runs_in_sight, self.body.above(place))):
+        if not all(map(self._runs.in_sight, self.body.above(place))):
             self._escaped.add(op.semaphore)
-
-    def _runs_in_sight(self, above: n.Node) -> bool:
-        """Whether it can be told when something that stands in a node is run."""
-        if isinstance(above, n.OpExpr):
-            return above.op not in ("and", "or")
-        if not isinstance(above, n.FuncDef | n.LambdaExpr):
-            return not isinstance(above, (*LATER, n.ConditionalExpr))
-        if above is self.body.function or above in self._run:
-            return True
-        if self._is_run(above):
-            self._run.add(above)
-        return above in self._run
-
-    def _is_run(self, function: n.FuncDef | n.LambdaExpr) -> bool:
-        """Whether a function is only called, or run by `pl.when`, `pl.loop` or a loop of JAX."""
-        above = self.body.parents[function]
-        if isinstance(above, n.Decorator):
-            made = above.original_decorators
-            return len(made) == 1 and isinstance(made[0], n.CallExpr) and bool(runs(made[0]))
-        if isinstance(function, n.LambdaExpr) and self._hands_on(function):
-            return True
-        name = function if isinstance(function, n.FuncDef) else bound_to(above, function)
-        if name is None or (isinstance(name, n.Var) and not self.stable(name)):
-            return False
-        return all(self._is_called(m) or self._hands_on(m) for m in self._mentions(name, above))
-
-    def _is_called(self, mention: n.Expression) -> bool:
-        call = self.body.parents[mention]
-        return isinstance(call, n.CallExpr) and call.callee is mention
-
-    def _hands_on(self, mention: n.Expression) -> bool:
-        """Whether a function is handed to something that runs it at once: ``pl.when(test)(f)``, a loop."""
-        call = self.body.parents[mention]
-        if not isinstance(call, n.CallExpr) or mention not in call.args:
-            return False
-        if isinstance(call.callee, n.CallExpr):
-            return bool(runs(call.callee)) and len(call.args) == 1
-        return is_loop(call) or (mention is call.args[0] and runs(call) == "scoped")
 
     def part(self, expression: n.Expression, given: Given) -> tuple[n.Var, Region] | None:
         """The variable and the part of it that an expression names: ``done``, ``done.at[1]``."""
@@ -352,26 +264,3 @@ class Counts:
             if isinstance(node, n.NameExpr) and node.node in self._own and node not in self._understood:
                 assert isinstance(node.node, n.Var)
                 self._escaped.add(node.node)
-
-
-def runs(call: n.CallExpr) -> str:
-    """``when``, ``loop`` or ``scoped`` where a call gives what runs a function so."""
-    if scoped.is_run_scoped(call):
-        return "scoped"
-    name = function_name(call)
-    kind = name.rpartition(".")[2]
-    return kind if name.startswith("jax.") and kind in ("when", "loop") and call.args else ""
-
-
-def is_loop(call: n.CallExpr) -> bool:
-    """Whether a call is a loop of `jax.lax`, which runs the functions that it is given."""
-    name = function_name(call)
-    return name.startswith("jax.") and name.rpartition(".")[2] in _LOOPS
-
-
-def bound_to(statement: n.Node, value: n.Expression) -> n.Var | None:
-    """The one variable that a statement binds to a value."""
-    if not isinstance(statement, n.AssignmentStmt) or statement.rvalue is not value or len(statement.lvalues) != 1:
-        return None
-    target = statement.lvalues[0]
-    return target.node if isinstance(target, n.NameExpr) and isinstance(target.node, n.Var) else None

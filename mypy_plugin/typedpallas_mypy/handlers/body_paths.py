@@ -17,8 +17,9 @@ from mypy import nodes as n
 from typedpallas.dims import Size
 from typedpallas.records import record
 from typedpallas_mypy.handlers import calls_uses
-from typedpallas_mypy.handlers.body_counts import LATER, Counts, Op, is_loop, runs
+from typedpallas_mypy.handlers.body_counts import Counts, Op
 from typedpallas_mypy.handlers.body_flights import End, Flights, Use
+from typedpallas_mypy.handlers.body_runs import LATER, is_loop, runs
 from typedpallas_mypy.handlers.body_text import WHOLE, Given, Region, condition, region, words
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_source import arguments

@@ -62,6 +62,12 @@ class Body:
         """The variable of a parameter."""
         return next((a.variable for a in self.function.arguments if a.variable.name == name), None)
 
+    def names(self, variable: n.SymbolNode, binding: n.Node) -> Iterator[n.NameExpr]:
+        """Every place that names something, but for where it is bound."""
+        for node in self.nodes:
+            if isinstance(node, n.NameExpr) and node.node is variable and self.parents[node] is not binding:
+                yield node
+
     def mentions(self, variable: n.Var) -> Iterator[Mention]:
         """Every place that names a variable."""
         for node in self.nodes:

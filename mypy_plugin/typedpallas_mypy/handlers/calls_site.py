@@ -11,7 +11,8 @@ from mypy.types import TupleType, get_proper_type
 
 from typedpallas.dims import Size
 from typedpallas.records import record
-from typedpallas_mypy.handlers import specs
+from typedpallas.spaces import MemorySpace
+from typedpallas_mypy.handlers import scoped, specs
 from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
 from typedpallas_mypy.handlers.specs import Buffer, Spec
 
@@ -30,6 +31,8 @@ class Part:
     """The whole array, where known: an output's from ``out_shape``, an input's from the call's own argument."""
     where: str = ""
     """What messages call it where the kernel's parameter is not known."""
+    semaphore: type[MemorySpace] | None = None
+    """Of which kind, where it is a semaphore or an array of them."""
 
 
 @record(frozen=True)
@@ -45,6 +48,8 @@ class Site:
     scratch: tuple[Buffer | None, ...] | None
     parameters: bool
     """Whether it has compiler parameters; they may say which core of a TPU it is for."""
+    semaphores: tuple[type[MemorySpace] | None, ...] = ()
+    """The kinds of those among ``scratch`` that are semaphores; as long as ``scratch`` where that is known."""
     operands: tuple[Buffer | None, ...] = ()
     """The arrays that it is called with at once, ``pl.pallas_call(...)(x, y)``; empty where it is not."""
 
@@ -64,7 +69,9 @@ class Site:
         padded = [*windows, *[None] * len(self.arrays)]
         pairs = enumerate(zip(padded, self.arrays, strict=False))
         found += [Part("out", spec, array, f"out_specs[{i}]") for i, (spec, array) in pairs]
-        return tuple(found) + tuple(Part("scratch", buffer) for buffer in self.scratch or ())
+        kinds = self.semaphores or (None,) * len(self.scratch or ())
+        own = zip(self.scratch or (), kinds, strict=True)
+        return tuple(found) + tuple(Part("scratch", buffer, semaphore=kind) for buffer, kind in own)
 
 
 def given(context: FunctionContext) -> dict[str, n.Expression] | None:
@@ -110,6 +117,7 @@ def site(source: Source, given: dict[str, n.Expression], node: n.Context) -> Sit
         outputs=_out_specs(source, inner.get("out_specs")),
         arrays=None if arrays is None else tuple(arrays),
         scratch=_scratch(source, inner.get("scratch_shapes")),
+        semaphores=_semaphores(source, inner.get("scratch_shapes")),
         parameters="compiler_params" in given,
         operands=_operands(source, node),
     )
@@ -163,3 +171,8 @@ def _scratch(source: Source, expression: n.Expression | None) -> tuple[Buffer | 
         return ()
     items = source.items(expression)
     return None if items is None else tuple(specs.scratch(source, item) for item in items)
+
+
+def _semaphores(source: Source, expression: n.Expression | None) -> tuple[type[MemorySpace] | None, ...]:
+    items = source.items(expression) if expression is not None else None
+    return tuple(scoped.semaphore(source, item) for item in items or ())

@@ -42,7 +42,20 @@ def _hook(context: FunctionContext) -> Type:
             if kernel is not None:
                 bodies.judge(source, kernel, expression, aliased="input_output_aliases" in given)
                 _judge_races(source, site, kernel, expression, given)
+            elif kind is not None:
+                _judge_plain(source, site, calls_kernel.kernel_of(kind), expression)
     return context.default_return_type
+
+
+def _judge_plain(source: Source, site: Site, kernel: Kernel | None, expression: n.Context) -> None:
+    """The copies and signals of a kernel without annotations, on the semaphores that the call makes for it."""
+    parts = site.parts()
+    if kernel is None or kernel.annotated or kernel.variadic or parts is None:
+        return
+    if len(parts) == len(kernel.parameters) and any(part.semaphore is not None for part in parts):
+        pairs = zip(kernel.parameters, parts, strict=True)
+        own = [replace(p.ref, direction="scratch", space=part.semaphore) for p, part in pairs if part.semaphore]
+        bodies.judge_copies(source, tuple(own), expression)
 
 
 def _judge_races(

@@ -12,7 +12,6 @@ from jax.experimental.pallas import tpu as pltpu
 from typedpallas import Dim, In, Out, f32
 from typedpallas.tpu import HBM, VMEM
 
-
 SHAPE: tuple[int, ...] = (8, 128)
 
 

@@ -234,6 +234,24 @@ def within_a_scope(x: X, o: R, b: B, s: S) -> None:
     pl.run_scoped(rest, pltpu.SemaphoreType.DMA((1,)), pltpu.VMEM((8, 128), jnp.float32))
 
 
+def within_a_pipeline(x: X, o: R, b: B, s: S) -> None:
+    """The wait is in a function that a function calls which somebody else runs."""
+    copy = pltpu.make_async_copy(x.at[pl.ds(0, 8)], b.at[0], s)
+
+    def wait() -> None:
+        copy.wait()
+
+    def step(k: Any) -> None:
+        @pl.when(k == 0)
+        def _() -> None:
+            wait()
+
+    copy.start()
+    jax.tree.map(step, [0, 1])
+    o[0:8] = b[0]
+    o[8:16] = b[0]
+
+
 def reads_its_source(x: X, o: R, b: B, s: S) -> None:
     """A copy's source may be read meanwhile, and other parts of its target be used."""
     pltpu.sync_copy(x.at[pl.ds(0, 8)], b.at[0])
@@ -317,13 +335,16 @@ def results(x: jax.Array) -> dict[str, Any]:
         "within_a_scope": pl.pallas_call(
             within_a_scope, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU
         )(x),
+        "within_a_pipeline": pl.pallas_call(
+            within_a_pipeline, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU
+        )(x),
         "reads_its_source": pl.pallas_call(
             reads_its_source, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU
         )(x),
     }
 
 
-HALF_TWICE = ("from_the_step_before", "by_a_conditional", "by_a_method", "reads_its_source")
+HALF_TWICE = ("from_the_step_before", "by_a_conditional", "by_a_method", "reads_its_source", "within_a_pipeline")
 """Kernels that give the first half of what they are given twice."""
 
 
