@@ -17,6 +17,8 @@ from typedpallas.compilers.ambient import target_context
 from typedpallas.launching import Launch
 from typedpallas.tpu import HBM, VMEM
 from typedpallas.tracing import jaxapi
+from typedpallas.tracing.guard import CheckerFault
+from typedpallas.tracing.ranges import promises
 
 X = jax.ShapeDtypeStruct((64, 256), jnp.float32)
 TARGET = "tpu-v5e"
@@ -181,3 +183,14 @@ def test_mapped_and_jitted_calls_are_told_too() -> None:
     launch = picked(UNSEEN["maximum"])
     many = jax.ShapeDtypeStruct((3, 64, 256), jnp.float32)
     tp.compile(jax.jit(jax.vmap(lambda y: launch(y, BM=16))), many, target=TARGET)
+
+
+def test_a_fault_here_is_no_fault_of_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(kernel: Any) -> Any:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(promises.ranges_slices, "by_part", broken)
+    monkeypatch.delenv("TYPEDPALLAS_DEBUG", raising=False)
+    x = np.ones((64, 256), np.float32)
+    with pytest.warns(CheckerFault, match="what may be promised"):
+        picked(SEEN["product"])(x, BM=16)

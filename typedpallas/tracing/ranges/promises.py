@@ -11,6 +11,7 @@ from typedpallas.rules.unaligned_slice import UnalignedSlice
 from typedpallas.starts.bounds import Bounds, Range, bounds
 from typedpallas.starts.terms import Term
 from typedpallas.tracing import jaxapi
+from typedpallas.tracing.guard import guarded
 from typedpallas.tracing.ranges import slices as ranges_slices
 from typedpallas.tracing.ranges.frames import Part
 from typedpallas.tracing.walk import KernelCall, kernels
@@ -31,7 +32,8 @@ def promises(jaxpr: Any, target: Target | None) -> Promises:
     found: dict[int, dict[Any, int]] = {}
     for kernel in kernels(jaxpr, "mosaic_tpu" if target is not None else None):
         if kernel.backend == "mosaic_tpu" and _has_moving_index(kernel.jaxpr):
-            found |= _of_kernel(replace(kernel, path=(), around=()), target)
+            own = _of_kernel(replace(kernel, path=(), around=()), target)
+            found.update(guarded(own, "what may be promised", kernel.name))
     return found
 
 
@@ -50,7 +52,7 @@ def _is_scalar(aval: Any) -> bool:
     return not jaxapi.is_ref(aval) and getattr(aval, "shape", None) == ()
 
 
-def _of_kernel(kernel: KernelCall, target: Target | None) -> dict[int, dict[Any, int]]:
+def _of_kernel(kernel: KernelCall, target: Target | None) -> Iterator[tuple[int, dict[Any, int]]]:
     context = Context(backend="mosaic_tpu", target=target)
     wanted: set[tuple[int, Any]] = set()
     shared: dict[tuple[int, Any], int] = {}
@@ -63,7 +65,7 @@ def _of_kernel(kernel: KernelCall, target: Target | None) -> dict[int, dict[Any,
     for (eqn, atom), multiple in shared.items():
         if (eqn, atom) in wanted and (power := math.gcd(multiple, _MOST)) > 1:
             found.setdefault(eqn, {})[atom] = power
-    return found
+    yield from found.items()
 
 
 type _Moving = Mapping[tuple[int, Any], int]
