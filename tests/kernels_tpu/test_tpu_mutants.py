@@ -1,5 +1,6 @@
-"""Paged attention broken in ways that hang a core or spoil numbers: all are found on a CPU, given the lengths."""
+"""Kernels broken in ways that hang a core or spoil numbers: all are found on a CPU, given the sequences' lengths."""
 
+import functools
 import importlib.util
 import sys
 from dataclasses import dataclass
@@ -9,11 +10,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import PartitionSpec as P
 
 import typedpallas as tp
-from typedpallas.kernels.tpu import paged_attention, ragged_paged_attention
+from typedpallas.kernels.tpu import paged_attention, ragged_paged_attention, ring
 
-NAMING = {"copy-not-waited", "copy-waited-twice", "read-before-wait", "semaphore-leak", "shared-semaphore"}
+NAMING = {
+    *("copy-not-waited", "copy-waited-twice", "read-before-wait", "semaphore-leak", "shared-semaphore"),
+    *("wait-without-signal", "remote-device-out-of-range", "index-out-of-bounds", "read-before-write"),
+}
 """Rules that name such mistakes."""
 PAGES = jax.ShapeDtypeStruct((1, 8, 16, 128), jnp.bfloat16)
 type Edits = tuple[tuple[str, str], ...]
@@ -35,6 +40,10 @@ class Kernel:
     arrays: tuple[Any, ...]
     options: dict[str, int]
     mutants: dict[str, Edits]
+    function: str = ""
+    """The public one; unless given, of the module's name."""
+    chips: int = 1
+    """How many it runs on, along axis ``x``."""
 
     @property
     def source(self) -> str:
@@ -100,7 +109,54 @@ MIXED = Kernel(
         "slots share a semaphore": (("arrived.at[1, slot]", "arrived.at[1, 0]"),),
     },
 )
-KERNELS = (DECODING, MIXED)
+
+ALL = "        for copy in copies:\n            copy.wait()\n\n\ndef all_gather_matmul"
+MULTIPLIED = "        for copy in copies:\n            copy.wait()\n\n\ndef _ways"
+MET = "    pl.semaphore_wait(barrier, 2)\n"
+RING_MUTANTS: dict[str, Edits] = {
+    "neighbours are not waited for": ((MET, ""),),
+    "one neighbour is waited for": ((MET, MET.replace("2", "1")),),
+    "three neighbours are waited for": ((MET, MET.replace("2", "3")),),
+    "a neighbour is behind the last chip": (("right, left = lax.rem(me + 1, count)", "right, left = me + 1"),),
+}
+GATHERED = Kernel(
+    ring,
+    (jax.ShapeDtypeStruct((128, 128), jnp.float32),),
+    {},
+    {
+        **RING_MUTANTS,
+        "nothing is waited for": ((ALL, ALL.replace("copy.wait()", "pass")),),
+        "waits are there twice": ((ALL, ALL.replace("copy.wait()", "copy.wait(), copy.wait()")),),
+        "arrivals are not waited for": ((ALL, ALL.replace("wait()", "wait_send()")),),
+        "departures are not waited for": ((ALL, ALL.replace("wait()", "wait_recv()")),),
+        "a step is too many": (
+            (
+                "    for step in range(count - 1):\n        copies = []",
+                "    for step in range(count):\n        copies = []",
+            ),
+        ),
+        "a chip's own part is left out": (("    with tpu.copy(x, out.at[me], own):\n        pass\n", ""),),
+    },
+    "all_gather",
+    chips=4,
+)
+MULTIPLIED_RING = Kernel(
+    ring,
+    (jax.ShapeDtypeStruct((128, 128), jnp.float32), jax.ShapeDtypeStruct((512, 128), jnp.float32)),
+    {},
+    {
+        **RING_MUTANTS,
+        "nothing is waited for": ((MULTIPLIED, MULTIPLIED.replace("copy.wait()", "pass")),),
+        "waits are there twice": ((MULTIPLIED, MULTIPLIED.replace("copy.wait()", "copy.wait(), copy.wait()")),),
+        "arrivals are not waited for": ((MULTIPLIED, MULTIPLIED.replace("wait()", "wait_send()")),),
+        "departures are not waited for": ((MULTIPLIED, MULTIPLIED.replace("wait()", "wait_recv()")),),
+        "the last step sends too": (("if step < count - 1 else ()", "if step < count else ()"),),
+        "a chip's own part is left out": (("    parts[me] = x[...]\n", ""),),
+    },
+    "all_gather_matmul",
+    chips=4,
+)
+KERNELS = (DECODING, MIXED, GATHERED, MULTIPLIED_RING)
 
 
 def refuted(kernel: Kernel, edits: Edits, folder: Path) -> set[str]:
@@ -119,7 +175,12 @@ def refuted(kernel: Kernel, edits: Edits, folder: Path) -> set[str]:
         spec.loader.exec_module(module)
 
         def run(*arrays: Any) -> Any:
-            return getattr(module, kernel.name)(*arrays, **kernel.options)
+            call = functools.partial(getattr(module, kernel.function or kernel.name), **kernel.options)
+            if kernel.chips == 1:
+                return call(*arrays)
+            mesh = jax.sharding.AbstractMesh((kernel.chips,), ("x",), (jax.sharding.AxisType.Auto,))
+            ring = functools.partial(call, axis="x")
+            return jax.shard_map(ring, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)(*arrays)
 
         found = tp.check(run, *kernel.arrays, target="tpu-v5e").diagnostics
     finally:
@@ -127,7 +188,7 @@ def refuted(kernel: Kernel, edits: Edits, folder: Path) -> set[str]:
     return {item.rule for item in found if item.verdict == "refuted"}
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.function or kernel.name)
 def test_the_original_breaks_no_rule(kernel: Kernel, tmp_path: Path) -> None:
     assert refuted(kernel, (), tmp_path) == set()
 
@@ -135,7 +196,7 @@ def test_the_original_breaks_no_rule(kernel: Kernel, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "edits"),
     [
-        pytest.param(kernel, edits, id=f"{kernel.name}: {name}")
+        pytest.param(kernel, edits, id=f"{kernel.function or kernel.name}: {name}")
         for kernel in KERNELS
         for name, edits in kernel.mutants.items()
     ],

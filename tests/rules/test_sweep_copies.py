@@ -9,7 +9,11 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec as P
 from sweeps_common import Kernel, refusal, refuted, verdicts
+
+from typedpallas import chips
+from typedpallas.compilers.ambient import described_mesh
 
 RULES = {"copy-space-pair", "copy-shape-mismatch", "dtype-mismatch", "semaphore-as-data"}
 SPACES: dict[str, Any] = {"ANY": None, "VMEM": pltpu.VMEM, "SMEM": pltpu.SMEM}
@@ -76,6 +80,44 @@ def _agree(kernel: Kernel, target: str) -> None:
 def test_pairs_of_spaces(source: str, target_space: str, target: str) -> None:
     what = ((8, 128), jnp.int32)
     _agree(copied(source, target_space, what, what), target)
+
+
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3", "tpu-v4"])
+@pytest.mark.parametrize(
+    ("space", "dtype", "devices"),
+    [
+        ("ANY", jnp.float32, 4),
+        ("VMEM", jnp.float32, 4),
+        ("VMEM", jnp.bfloat16, 4),
+        ("SMEM", jnp.int32, 4),
+        ("VMEM", jnp.float32, 1),
+    ],
+)
+def test_to_another_device(space: str, dtype: Any, devices: int, target: str) -> None:
+    """Through a buffer, whose like on the next device it fills."""
+
+    def body(x, o, buffer, sent, came):
+        there = jax.lax.rem(jax.lax.axis_index("x") + 1, devices)
+        begin, end = (x, o) if space == "ANY" else (buffer.at[0], buffer.at[1])
+        copy = pltpu.make_async_remote_copy(begin, end, sent, came, device_id={"x": there})
+        copy.start()
+        copy.wait()
+
+    def shard(x):
+        anywhere = pl.BlockSpec(memory_space=pl.ANY)
+        buffer = (SPACES[space] or pltpu.VMEM)((2, 8, 128), dtype)
+        return pl.pallas_call(
+            body,
+            out_shape=jax.ShapeDtypeStruct((8, 128), dtype),
+            in_specs=[anywhere],
+            out_specs=anywhere,
+            scratch_shapes=[buffer, *[pltpu.SemaphoreType.DMA] * 2],
+        )(x)
+
+    mesh = described_mesh(chips.get(target), (devices,), ("x",))
+    run = jax.shard_map(shard, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+    given = jax.ShapeDtypeStruct((devices * 8, 128), dtype)
+    _agree(Kernel(f"{space} {dtype.__name__} to another device", run, (given,)), target)
 
 
 @pytest.mark.parametrize(

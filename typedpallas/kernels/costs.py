@@ -7,10 +7,15 @@ import jax
 from jax.experimental import pallas as pl
 
 
-def estimate(flops: int, arrays: Iterable[Any], transcendentals: int = 0) -> pl.CostEstimate:
-    """Of one call. ``arrays``: all operands and results, anything with a size and an element type."""
+def estimate(flops: int, arrays: Iterable[Any], transcendentals: int = 0, sent: int = 0) -> pl.CostEstimate:
+    """Of one call.
+
+    ``arrays``: all operands and results, anything with a size and an element type; ``sent``: bytes to other devices.
+    """
     moved = sum(array.size * array.dtype.itemsize for array in arrays)
-    return pl.CostEstimate(flops=flops, transcendentals=transcendentals, bytes_accessed=moved)
+    return pl.CostEstimate(
+        flops=flops, transcendentals=transcendentals, bytes_accessed=moved, remote_bytes_transferred=sent
+    )
 
 
 def paged(q: Any, pages: Any, tables: Any, *others: Any) -> pl.CostEstimate:

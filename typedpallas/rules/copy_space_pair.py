@@ -46,10 +46,12 @@ class CopySpacePair(Rule):
     """A copy between two memory spaces that the chip's copies do not join.
 
     On TPU v2 and v3 copies go between HBM and VMEM, between HBM and SMEM, and within VMEM; not within HBM, not
-    within SMEM and not between VMEM and SMEM. From v4 on every pair of HBM, VMEM and SMEM works.
+    within SMEM and not between VMEM and SMEM, and none goes to another device. From v4 on every pair of HBM, VMEM and
+    SMEM works.
 
     Machines: TPU v2, v3. Source: libtpu 0.0.48, asked for every pair of spaces on every chip from v2 to 7x
-    ("SupportsDmasBetweenMemorySpaces"); Pallas lowers all of them.
+    ("SupportsDmasBetweenMemorySpaces"), and for copies to other devices, which crash it on v2 and v3
+    ("DmaLengthGranule"); Pallas lowers all of them.
     """
 
     slug = "copy-space-pair"
@@ -64,7 +66,17 @@ class CopySpacePair(Rule):
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, Copied)
         target = context.target
-        if not isinstance(target, TpuTarget) or target.generation >= _OLDEST_WITH_ALL or event.remote:
+        if not isinstance(target, TpuTarget) or target.generation >= _OLDEST_WITH_ALL:
+            return
+        if event.remote:
+            yield self.refuted(
+                source=event.source.name,
+                target=event.target.name,
+                expected="a copy within the device",
+                found="one to another device",
+                notes=(f"from generation {_OLDEST_WITH_ALL} on, copies reach other devices",),
+                help="let XLA move it between devices: `jax.lax.ppermute`, `jax.lax.all_gather`",
+            )
             return
         pair = _in_memory(event.source.space), _in_memory(event.target.space)
         if pair not in _REFUSED:

@@ -8,6 +8,7 @@
 | `paged_attention.paged_attention` | float32, by the grid | and bfloat16, by own copies | the same |
 | `ragged_paged_attention.ragged_paged_attention` | float32, by the grid | and bfloat16, by own copies | the same |
 | `grouped_matmul.grouped_matmul`, its gradients | float32 | and bfloat16 | the same |
+| `ring.all_gather`, `ring.all_gather_matmul` | no: no copies to other devices | float32, bfloat16 | the same |
 
 By the grid: pages are blocks, one a step, whose index a table says. TPU v2 and v3 refuse a kernel's own copies that
 start at what a table says ("expected a start that is a constant", and the compiler agrees).
