@@ -9,11 +9,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.pallas.ops.tpu import all_gather as jax_all_gather
 from jax.experimental.pallas.ops.tpu import flash_attention as jax_attention
 from jax.experimental.pallas.ops.tpu import matmul as jax_matmul
 from jax.experimental.pallas.ops.tpu.megablox import ops as megablox
 from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention as jax_paged_attention
 from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention as jax_ragged_attention
+from jax.sharding import AbstractMesh, AxisType
+from jax.sharding import PartitionSpec as P
 
 from typedpallas.kernels import rms_norm, softmax
 from typedpallas.kernels.tpu.attention import flash_attention
@@ -21,11 +24,13 @@ from typedpallas.kernels.tpu.grouped_matmul import grouped_matmul
 from typedpallas.kernels.tpu.matmul import matmul, scaled_matmul
 from typedpallas.kernels.tpu.paged_attention import paged_attention
 from typedpallas.kernels.tpu.ragged_paged_attention import ragged_paged_attention
+from typedpallas.kernels.tpu.ring import all_gather, all_gather_matmul
 
 CHIPS = ("tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x")
 FLOATS_ALONE = ("tpu-v2", "tpu-v3")
 """Chips whose matrix unit takes float32 alone."""
 QUANTISED = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x")
+SINCE_V4 = ("tpu-v4", *QUANTISED)
 
 type Arrays = tuple[jax.ShapeDtypeStruct, ...]
 
@@ -85,6 +90,15 @@ def _ragged(dtype: str) -> Arrays:
     return _array(dtype, 256, 32, 128), pages, pages, *(_array("int32", *shape) for shape in ((8, 16), (8,), (9,)))
 
 
+def _parts(dtype: str) -> Arrays:
+    """Of four chips, one after the other."""
+    return (_array(dtype, 1024, 512),)
+
+
+def _parts_and_columns(dtype: str) -> Arrays:
+    return (*_parts(dtype), _array(dtype, 2048, 512))
+
+
 def _groups(dtype: str) -> Arrays:
     return _array(dtype, 1024, 1024), _array(dtype, 8, 1024, 1024), _array("int32", 8)
 
@@ -136,8 +150,29 @@ def _jax_grouped(x: Any, w: Any, sizes: Any) -> Any:
     return megablox.gmm(x, w, sizes, x.dtype, (128, 512, 512))
 
 
+def four() -> AbstractMesh:
+    """A ring of four such chips as are traced for."""
+    chip = jax.sharding.get_abstract_mesh().abstract_device
+    return AbstractMesh((4,), ("x",), (AxisType.Auto,), abstract_device=chip)
+
+
+def _around(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """On four chips; arrays are cut along their first axis."""
+
+    def run(*arrays: Any) -> Any:
+        call = functools.partial(fn, axis="x")
+        return jax.shard_map(call, mesh=four(), in_specs=P("x"), out_specs=P("x"), check_vma=False)(*arrays)
+
+    return run
+
+
+def _jax_all_gather(x: Any) -> Any:
+    return jax_all_gather.all_gather(x, mesh=four(), axis_name="x")
+
+
 _causal = functools.partial(flash_attention, causal=True)
 _jax_causal = functools.partial(jax_attention.flash_attention, causal=True, sm_scale=128**-0.5)
+_NO_NEIGHBOURS = "expected a copy within the device"
 _NO_NARROW = "this matrix product is not there"
 
 KERNELS: dict[str, Kernel] = {
@@ -156,6 +191,8 @@ KERNELS: dict[str, Kernel] = {
     "attention, causal, gradients": Kernel(gradient(_causal, 3), _heads, gradient(_jax_causal, 3)),
     "grouped matmul": Kernel(grouped_matmul, _groups, _jax_grouped),
     "grouped matmul, gradients": Kernel(gradient(grouped_matmul, 2), _groups, gradient(_jax_grouped, 2)),
+    "all-gather": Kernel(_around(all_gather), _parts, _jax_all_gather, SINCE_V4, _NO_NEIGHBOURS),
+    "all-gather, matmul": Kernel(_around(all_gather_matmul), _parts_and_columns, None, SINCE_V4, _NO_NEIGHBOURS),
     "softmax": Kernel(softmax, _rows),
     "rms_norm": Kernel(rms_norm, _normed),
 }

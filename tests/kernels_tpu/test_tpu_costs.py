@@ -78,7 +78,7 @@ def estimates(fn: Callable[..., Any], arrays: Any, target: str = "tpu-v5e") -> l
         ]
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_beside_xla(name: str) -> None:
     kernel = KERNELS[name]
     definition, part = DEFINITIONS[name]
@@ -93,6 +93,21 @@ def test_beside_xla(name: str) -> None:
     moved = sum(cost.bytes_accessed for cost in found)
     ends = sum(x.size * x.dtype.itemsize for x in (*arrays, *jax.tree.leaves(jax.eval_shape(definition, *arrays))))
     assert ends / 2 <= moved <= 2 * expected["bytes accessed"]
+
+
+def test_what_is_sent_to_others() -> None:
+    """Of one chip of four: it sends three parts on, its own among them."""
+    (gathered,), (multiplied,) = (
+        estimates(KERNELS[name].ours, KERNELS[name].on("tpu-v5e")) for name in ("all-gather", "all-gather, matmul")
+    )
+    part = 256 * 512 * 2
+    assert gathered.remote_bytes_transferred == multiplied.remote_bytes_transferred == 3 * part
+    assert (gathered.flops, multiplied.flops) == (0, 2 * 1024 * 512 * 512)
+    assert gathered.bytes_accessed == 5 * part
+
+
+def test_every_kernel_is_held_against_something() -> None:
+    assert set(KERNELS) - set(DEFINITIONS) == {"all-gather", "all-gather, matmul"}
 
 
 def test_larger_arrays_cost_more() -> None:
