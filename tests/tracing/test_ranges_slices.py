@@ -329,3 +329,19 @@ def test_a_number_from_outside_that_a_select_may_drop(use: Callable[[Any, Any], 
     )
     report = tp.check(run, jax.ShapeDtypeStruct((4,), jnp.int32), target="tpu-v5e")
     assert {(item.rule, item.verdict) for item in report.diagnostics} == {("index-out-of-bounds", verdict)}
+
+
+def test_a_slice_that_jax_itself_copies_has_the_line_of_the_copy() -> None:
+    """`pltpu.sync_copy` is traced by JAX, in a scope of its own, without the frames of its caller."""
+
+    def body(s: Any, x: Any, o: Any) -> None:
+        pltpu.sync_copy(x.at[pl.ds(pl.program_id(0) * 4, 8), :], o)
+
+    def run(s: jax.Array, x: jax.Array) -> jax.Array:
+        specs = [pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pltpu.HBM)]
+        out = pl.BlockSpec((8, 256), lambda i: (0, 0))
+        return pl.pallas_call(body, grid=(2,), out_shape=S((8, 256), f32), in_specs=specs, out_specs=out)(s, x)
+
+    report = tp.check(run, S((4,), i32), S((64, 256), f32), target="tpu-v5e")
+    (cut,) = [item for item in report.diagnostics if item.rule == "unaligned-slice"]
+    assert (cut.file, cut.line) == (__file__, body.__code__.co_firstlineno + 1)

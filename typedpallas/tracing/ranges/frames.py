@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from typedpallas.diagnostics import Place
 from typedpallas.events import Backend
 from typedpallas.spaces import MemorySpace
 from typedpallas.starts.terms import Leaf, Term, Terms
@@ -69,6 +70,14 @@ class Use:
     path: Path
     jaxpr: Any
     """The jaxpr that ``eqn`` is in."""
+    around: tuple[Any, ...] = ()
+    """The equations that ``eqn`` is inside of, outermost first."""
+
+    @property
+    def place(self) -> Place:
+        """The innermost line of a person's code; what JAX itself traces, as `pltpu.sync_copy`, has none inside."""
+        places = map(jaxapi.place, (self.eqn, *reversed(self.around)))
+        return next((place for place in places if place.file), Place())
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,8 @@ class Walk:
     """How many loops are being walked only for what they carry."""
     jaxpr: Any = None
     """The jaxpr whose equations are being walked."""
+    around: list[Any] = field(default_factory=list)
+    """The equations that are being walked, each inside of the one before."""
 
     def run(self, jaxpr: Any, frame: Frame) -> list[Term]:
         """Walk a jaxpr; its results, as far as they are numbers."""
@@ -147,7 +158,9 @@ class Walk:
             self.jaxpr = opened
             handler = _HANDLERS.get(eqn.primitive.name)
             if handler is not None:
+                self.around.append(eqn)
                 handler(self, eqn, frame)
+                self.around.pop()
             elif len(eqn.outvars) == 1 and ranges_numbers.is_number(eqn.outvars[0].aval):
                 operands = [frame.read(self.terms, atom) for atom in eqn.invars]
                 found = ranges_numbers.result(self.terms, eqn, operands)

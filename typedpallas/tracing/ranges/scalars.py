@@ -28,7 +28,7 @@ def events(uses: list[Use], kernel: str) -> Iterator[Located]:
             )
         else:
             continue
-        yield Located(event, jaxapi.place(use.eqn), kernel)
+        yield Located(event, use.place, kernel)
 
 
 def _is_narrow(atom: Any) -> bool:

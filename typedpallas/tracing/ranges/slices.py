@@ -8,7 +8,6 @@ from typedpallas.events import Context, Known, Slice, SlicePart, Step
 from typedpallas.starts import proofs as ranges_proofs
 from typedpallas.starts.bounds import Bounds, bounds
 from typedpallas.starts.terms import Term, Terms, leaves
-from typedpallas.tracing import jaxapi
 from typedpallas.tracing.located import Located
 from typedpallas.tracing.outer import program as grid_around
 from typedpallas.tracing.ranges import devices as ranges_devices
@@ -38,7 +37,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     yield from ranges_devices.events(kernel, walk, known)
     yield from ranges_scalars.events(uses, kernel.name)
     for use in uses:
-        place = jaxapi.place(use.eqn)
+        place = use.place
         if use.op == "store" and not use.views and len(use.buffer.memory or ()) == len(use.buffer.axes) == 1:
             whole = tuple(SlicePart(axis=None, extent=n, start=0, size=n) for n in use.buffer.memory or ())
             yield Located(layouts.slice(use.op, use.buffer, whole), place, kernel.name)

@@ -177,7 +177,17 @@ def _use(walk: Walk, eqn: Any, frame: Frame, refs: Sequence[_Ref]) -> None:
         if buffer is not None:
             views = tuple(taken(walk, frame, transforms))
             walk.uses.append(
-                Use(op, eqn, buffer, views, len(views) == len(transforms), masked, frame.path, walk.jaxpr)
+                Use(
+                    op,
+                    eqn,
+                    buffer,
+                    views,
+                    len(views) == len(transforms),
+                    masked,
+                    frame.path,
+                    walk.jaxpr,
+                    tuple(walk.around[:-1]),
+                )
             )
 
 
