@@ -115,8 +115,8 @@ def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], ta
         phased = exactly
         try:
             grid = _followed(kernel, extents, first, Run(unroll, budget, phased=phased), exactly, tables)
-            spent, period = grid.run.spent, grid.run.plans.period(kernel.jaxpr)
-            if not exactly and period > 1 and spent * _PHASES_COST <= budget:
+            cheap = grid.run.spent * _PHASES_COST <= budget
+            if not exactly and cheap and grid.run.plans.period(kernel.jaxpr) > 1:
                 with suppress(NotFollowed):
                     grid = _followed(kernel, extents, first, Run(unroll, budget, phased=True), exactly, tables)
                     phased = True

@@ -1,6 +1,7 @@
 """Loads and stores."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +56,16 @@ def _nothing(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     return [PLAIN] * len(eqn.outvars)
 
 
+type Mask = Callable[[], Span]
+"""Works out what is known of a mask."""
+
+
+def _part(span: Span, inside: tuple[slice, ...] | None) -> Span:
+    if span is None or inside is None:
+        return span
+    return cells.part_of(span[0], inside), cells.part_of(span[1], inside)
+
+
 def _parts(run: Run, eqn: Any) -> tuple[Any, Sequence[Any], Any, Any, Any]:
     """The ref, its transforms, the stored value, the mask of an access, and what it gives where that is false."""
     name = eqn.primitive.name
@@ -68,6 +79,8 @@ def _parts(run: Run, eqn: Any) -> tuple[Any, Sequence[Any], Any, Any, Any]:
 
 @handles("get", "swap", "addupdate", "masked_load", "masked_swap")
 def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
+    if _is_meant(run, eqn, frame):
+        return [PLAIN] * len(eqn.outvars)
     ref, transforms, value, mask, other = _parts(run, eqn)
     buffer = read(frame, ref).buffer
     if buffer is None or buffer.number not in run.state.cells:
@@ -76,10 +89,10 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     adds = eqn.primitive.name == "addupdate"
     loads = value is None or adds or any(var in plan.used for var in eqn.outvars)
     loaded = _loaded(run, eqn, buffer, region, mask is not None) if loads else PLAIN
-    span = None if mask is None else scope(plan, frame).of(mask)
+    span = None if mask is None else functools.partial(scope(plan, frame).of, mask)
     if not adds:
         loaded = _fitted(loaded, eqn.outvars[0].aval.shape)
-    if mask is not None:
+    if span is not None:
         loaded = _masked(loaded, read(frame, other) if other is not None else None, span, eqn.outvars[0].aval.shape)
     if value is None:
         entry = _entry(run, buffer, region) if mask is None else None
@@ -90,8 +103,23 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     if adds:
         stored = added(loaded, stored)
     early(run, eqn, "store", buffer, region)
-    put(run, buffer, region, stored, (mask is not None, span))
+    put(run, buffer, region, stored, span)
     return [] if adds else [loaded]
+
+
+def _is_meant(run: Run, eqn: Any, frame: Frame) -> bool:
+    """Whether all of a buffer is meant, before and after, wherever in it a plain access goes."""
+    name = eqn.primitive.name
+    buffer = frame.get(eqn.invars[0], PLAIN).buffer
+    if name.startswith("masked") or buffer is None or run.state.flights or run.naming is not None:
+        return False
+    if buffer.number in run.tables or cells.worst(run.state.cells.get(buffer.number, cells.MAYBE)):
+        return False
+    if name != "get":
+        if cells.worst(read(frame, eqn.invars[1]).cells):
+            return False
+        run.written.add(buffer.number)
+    return True
 
 
 def _entry(run: Run, buffer: Buffer, region: Region | None) -> Number:
@@ -179,12 +207,12 @@ def _fitted(bound: Bound, shape: Sequence[int]) -> Bound:
     return Bound(bound.number, cells.one(bound.cells), bound.origin)
 
 
-def _masked(loaded: Bound, other: Bound | None, mask: Span, shape: Sequence[int]) -> Bound:
+def _masked(loaded: Bound, other: Bound | None, mask: Mask, shape: Sequence[int]) -> Bound:
     """What a masked load gives; where its mask is false that is ``other``, or nobody knows."""
     if not cells.worst(loaded.cells) and (other is None or not cells.worst(other.cells)):
         return PLAIN
     rest = cells.MAYBE if other is None else cells.computed(other.cells)
-    found = flow_garbage.chosen(mask, loaded.cells, rest, cells.MAYBE, shape)
+    found = flow_garbage.chosen(mask(), loaded.cells, rest, cells.MAYBE, shape)
     return Bound(cells=found, origin=loaded.origin if cells.worst(loaded.cells) or other is None else other.origin)
 
 
@@ -195,30 +223,31 @@ def added(left: Bound, right: Bound) -> Bound:
     return Bound(cells=cells.MAYBE)
 
 
-def put(
-    run: Run, buffer: Buffer, region: Region | None, value: Bound, masked: tuple[bool, Span] = (False, None)
-) -> None:
+def put(run: Run, buffer: Buffer, region: Region | None, value: Bound, mask: Mask | None = None) -> None:
     """A value goes to a region, or, where that is masked, perhaps does not."""
     run.tables.pop(buffer.number, None)
     run.written.add(buffer.number)
     held = run.state.cells[buffer.number]
-    found, (is_masked, span) = cells.computed(value.cells), masked
-    clip = (
-        region.clipped(buffer.shape) if is_masked and region is not None and cells.fits(found, region.shape) else None
-    )
-    if clip is not None:
-        region, inside = clip
-        found = found if isinstance(found, int) else cells.slim(cells.part_of(found, inside))
-        span = None if span is None else (cells.part_of(span[0], inside), cells.part_of(span[1], inside))
+    found, inside = cells.computed(value.cells), None
+    if not cells.worst(held) and not cells.worst(found):
+        return
+    if mask is not None and region is not None and cells.fits(found, region.shape):
+        clip = region.clipped(buffer.shape)
+        if clip is not None:
+            region, inside = clip
+            found = found if isinstance(found, int) else cells.slim(cells.part_of(found, inside))
     if not isinstance(found, int) and (region is None or not cells.fits(found, region.shape)):
         found = cells.one(found)
-    if is_masked:
+    if mask is not None:
         before = regions.taken(held, buffer.shape, region)
         fits = cells.alike(before, found)
         joined = cells.join(before, found) if fits else cells.MAYBE
         same = isinstance(before, int) and isinstance(found, int) and before == found
         fits = fits and region is not None and not same
-        found = flow_garbage.chosen(span, found, before, joined, region.shape) if fits and region else joined
+        if fits and region is not None:
+            found = flow_garbage.chosen(_part(mask(), inside), found, before, joined, region.shape)
+        else:
+            found = joined
     run.state.cells[buffer.number] = regions.stored(held, buffer.shape, region, found)
     if value.origin is not None and cells.worst(found) >= cells.SPOILED:
         run.state.origins[buffer.number] = value.origin

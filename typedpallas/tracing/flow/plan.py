@@ -7,21 +7,16 @@ from typing import Any, Literal
 
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow import numbers
+from typedpallas.tracing.flow.calm import CONTROL, STATEFUL, Calm, Finder
 from typedpallas.tracing.flow.regions import Views
+from typedpallas.tracing.flow.state import Bound
 
 type Kind = Literal["control", "memory", "number", "value"]
 
-CONTROL = frozenset(
-    (
-        *("cond", "scan", "while", "run_scoped"),
-        *("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"),
-    )
-)
 _LONGEST = 12
 """Longer periods are not followed."""
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _MOST_COMPARED = 4
-_STATEFUL = frozenset({"get_barrier_semaphore"})
 _COUNTS = frozenset({"dma_start", "dma_wait", "semaphore_signal", "semaphore_wait"})
 
 
@@ -36,6 +31,10 @@ class Step:
     """Whether a result is a whole scalar."""
     read: tuple[Any, ...]
     """The variables among its operands."""
+    known: tuple[Bound | None, ...] = ()
+    """What a number's operands stand for where they are constants; none for variables."""
+    calm: Calm | None = None
+    """What it does with refs where it need not be walked while all memory is meant; none if it must be."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,7 @@ class Plans:
         self._periods: dict[int, int] = {}
         self._compared: dict[int, tuple[int, ...]] = {}
         self._operands: dict[int, Any] = {}
+        self._calms = Finder()
         self.views: dict[tuple[int, tuple[int, ...]], Views] = {}
         """By the identity of the views and the buffer's shape."""
 
@@ -70,10 +70,16 @@ class Plans:
         return found
 
     def _made(self, jaxpr: Any) -> Plan:
-        steps = tuple(Step(eqn, *self._kind(eqn), _variables(eqn)) for eqn in jaxpr.eqns)
         atoms = [*jaxpr.outvars, *(atom for eqn in jaxpr.eqns for atom in eqn.invars)]
         used = frozenset(atom for atom in atoms if not jaxapi.is_literal(atom))
+        steps = tuple(self._step(eqn, used) for eqn in jaxpr.eqns)
         return Plan(jaxpr, steps, used, {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars})
+
+    def _step(self, eqn: Any, used: frozenset[Any]) -> Step:
+        kind, refs, counts = self._kind(eqn)
+        constants = eqn.invars if kind == "number" else ()
+        known = [Bound(numbers.literal(atom.val)) if jaxapi.is_literal(atom) else None for atom in constants]
+        return Step(eqn, kind, refs, counts, _variables(eqn), tuple(known), self._calm(eqn, used))
 
     def _kind(self, eqn: Any) -> tuple[Kind, bool, bool]:
         name = eqn.primitive.name
@@ -81,9 +87,14 @@ class Plans:
         refs = any(jaxapi.is_ref(atom.aval) for atom in (*eqn.invars, *eqn.outvars)) or name == "run_scoped"
         if name in CONTROL:
             return "control", refs or any(self.reaches(inner) for inner in jaxapi.inner_jaxprs(eqn)), counts
-        if refs or name in _STATEFUL:
+        if refs or name in STATEFUL:
             return "memory", True, counts
         return ("number" if counts and len(eqn.outvars) == 1 else "value"), False, counts
+
+    def _calm(self, eqn: Any, used: frozenset[Any]) -> Calm | None:
+        if eqn.primitive.name not in CONTROL or any(numbers.is_number(var) and var in used for var in eqn.outvars):
+            return None
+        return self._calms.of(eqn)
 
     def reaches(self, jaxpr: Any) -> bool:
         """Whether anything in a jaxpr reaches memory."""

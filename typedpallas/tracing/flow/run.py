@@ -166,12 +166,12 @@ class Run:
         for step in plan.steps:
             eqn = step.eqn
             if step.kind == "number":
-                frame[eqn.outvars[0]] = self._number(eqn, plan, frame)
+                frame[eqn.outvars[0]] = self._number(step, plan, frame)
             elif step.kind == "value":
                 if not frame.keys().isdisjoint(step.read):
                     self._value(eqn, plan, frame)
                 continue
-            elif step.refs or step.counts or self._is_tainted(step, frame):
+            elif (step.refs or step.counts or self._is_tainted(step, frame)) and not self._is_calm(step, frame):
                 self._enter(step, plan, frame)
             visited += 1
         self.spend(visited)
@@ -190,17 +190,37 @@ class Run:
     def _is_tainted(self, step: Step, frame: Frame) -> bool:
         return any(cells.worst(frame[var].cells) for var in step.read if var in frame)
 
+    def _is_calm(self, step: Step, frame: Frame) -> bool:
+        """Whether an equation only makes something meant of what is meant: then nothing of it is looked at."""
+        if step.calm is None or self.state.flights or self.naming is not None:
+            return False
+        held = self.state.cells
+        for var in step.read:
+            bound = frame.get(var, PLAIN)
+            if cells.worst(bound.cells if bound.buffer is None else held.get(bound.buffer.number, cells.MAYBE)):
+                return False
+        reached = [frame[step.eqn.invars[k]].buffer for k in step.calm.masked]
+        if any(buffer is None or buffer.number in self.ending for buffer in reached):
+            return False
+        for buffer in [frame[step.eqn.invars[k]].buffer for k in step.calm.stored]:
+            assert buffer is not None
+            self.tables.pop(buffer.number, None)
+            self.written.add(buffer.number)
+        return True
+
     def _enter(self, step: Step, plan: Plan, frame: Frame) -> None:
         handler = _HANDLERS.get(step.eqn.primitive.name, _HANDLERS["unknown"])
         results = handler(self, step.eqn, plan, frame)
         for var, bound in zip(step.eqn.outvars, results, strict=True):
             frame[var] = bound
 
-    def _number(self, eqn: Any, plan: Plan, frame: Frame) -> Bound:
-        name = eqn.primitive.name
+    def _number(self, step: Step, plan: Plan, frame: Frame) -> Bound:
+        eqn, name = step.eqn, step.eqn.primitive.name
         if name in ("program_id", "num_programs"):
             return Bound(self._of_grid(name, eqn.params["axis"]), name=self.step if name == "program_id" else None)
-        bounds = [read(frame, atom) for atom in eqn.invars]
+        bounds = [
+            read(frame, atom) if known is None else known for atom, known in zip(eqn.invars, step.known, strict=True)
+        ]
         found = numbers.result(eqn, [bound.number for bound in bounds])
         if name == "not":
             found = numbers.negated(eqn, bounds[0].number)
