@@ -17,7 +17,6 @@ from typedpallas.tracing.flow.run import Frame, NotFollowed, Run, handles, numbe
 from typedpallas.tracing.flow.run import region as region_of
 from typedpallas.tracing.flow.state import Bound, Buffer, Flight, View
 
-
 _MOST_FLIGHTS = 64
 """Of more copies under way at once the first are left alone."""
 

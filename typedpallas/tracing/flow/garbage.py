@@ -66,6 +66,16 @@ MIXES = frozenset(
 )
 """Where elements of one position reach others."""
 
+STAYS_DOUBTFUL = frozenset(
+    (
+        *(*_KEEPS, *_KEEPS_PADDING, "mul"),
+        *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "dot_general"),
+        *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "argmax", "argmin"),
+        *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"),
+    )
+)
+"""Where all of each operand is either meant or may be garbage, and all of one may be, all of the result may be."""
+
 
 def through(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     """The cells of each result."""

@@ -17,10 +17,15 @@ from typedpallas.tracing.flow.blocks import Blocks
 from typedpallas.tracing.flow.claims import Garbage
 from typedpallas.tracing.flow.memo import Memo
 from typedpallas.tracing.flow.numbers import Number, Stepped, exact
-from typedpallas.tracing.flow.run import Run
+from typedpallas.tracing.flow.run import NotFollowed, Run
 from typedpallas.tracing.flow.segments import Segments
 from typedpallas.tracing.flow.state import Bound, Buffer, Ids
 from typedpallas.tracing.walk import KernelCall, Operand
+
+_TELLING = 4
+"""After a part of what may be spent, one of so many, the steps so far tell about all of them."""
+_HOPELESS = 1.5
+"""Where all steps would take so many times what may be spent."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,9 @@ class Grid:
     frame: Mapping[Any, Bound] = field(default_factory=dict)
     meant: set[int] = field(default_factory=set)
     """Outputs of which some element of some block is not certainly garbage."""
+    steps: int = 0
+    """How many there are, where each is walked by itself: then a walk that will not do for all is soon given up."""
+    _done: int = 0
     _ticked: int | None = None
     _memo: Memo = field(init=False)
     _blocks: Blocks = field(init=False)
@@ -183,6 +191,14 @@ class Grid:
         for window in self.windows:
             if self.fresh and not self._is_shared(window):
                 self._finish(window, ids)
+        self._done += 1
+        if self.steps and self._is_hopeless():
+            raise NotFollowed("too long")
+
+    def _is_hopeless(self) -> bool:
+        """Whether what the steps so far took is far too much for all of them."""
+        spent, whole = self.run.spent, self.run.spent + self.run.budget
+        return spent * _TELLING >= whole and spent * self.steps > _HOPELESS * whole * self._done
 
     def _is_shared(self, window: Window) -> bool:
         """Whether every program of a GPU has the whole of an output: then it holds what any of them stores."""

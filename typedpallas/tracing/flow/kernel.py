@@ -16,6 +16,7 @@ from typedpallas.tracing.flow import said as flow_said
 from typedpallas.tracing.flow.claims import Claim, Early, Garbage, Hang, Left
 from typedpallas.tracing.flow.grid import Grid
 from typedpallas.tracing.flow.names import Naming
+from typedpallas.tracing.flow.plan import Plans
 from typedpallas.tracing.flow.run import NotFollowed, Run
 from typedpallas.tracing.flow.segments import Segments, every, kinds
 from typedpallas.tracing.grid import index_maps
@@ -77,7 +78,8 @@ def _in_cases(kernel: KernelCall, extents: Sequence[int], tables: Sequence[Any],
         exactly, phased = False, False
 
     def follow(naming: Naming) -> Grid:
-        run = Run(unroll, budget, phased=phased, naming=naming)
+        assert found.grid is not None
+        run = Run(unroll, budget, phased=phased, naming=naming, plans=found.grid.run.plans)
         return _followed(kernel, extents, [0] * len(extents), run, exactly, tables)
 
     said = list(flow_cases.found(found.grid, follow))
@@ -109,16 +111,19 @@ def _split(kernel: KernelCall, extents: Sequence[int]) -> Iterator[int]:
 def _walked(kernel: KernelCall, extents: Sequence[int], first: Sequence[int], tables: Sequence[Any]) -> _Found:
     """Walk the grid from step ``first`` along each axis, as exactly as can be paid for."""
     steps = math.prod(extent - begin for extent, begin in zip(extents, first, strict=True))
+    plans = Plans()
     for exactly, unroll, budget in _TRIES:
         if exactly and steps > _MOST_STEPS:
             continue
         phased = exactly
         try:
-            grid = _followed(kernel, extents, first, Run(unroll, budget, phased=phased), exactly, tables)
+            run = Run(unroll, budget, phased=phased, plans=plans)
+            grid = _followed(kernel, extents, first, run, exactly, tables)
             cheap = grid.run.spent * _PHASES_COST <= budget
-            if not exactly and cheap and grid.run.plans.period(kernel.jaxpr) > 1:
+            if not exactly and cheap and plans.period(kernel.jaxpr) > 1:
                 with suppress(NotFollowed):
-                    grid = _followed(kernel, extents, first, Run(unroll, budget, phased=True), exactly, tables)
+                    run = Run(unroll, budget, phased=True, plans=plans)
+                    grid = _followed(kernel, extents, first, run, exactly, tables)
                     phased = True
         except NotFollowed as stopped:
             if str(stopped) == "too long":
@@ -147,6 +152,7 @@ def _followed(
         for axis, (extent, begin) in enumerate(zip(extents, first, strict=True))
     ]
     grid = Grid(kernel, tuple(extents), hidden, segments, kernel.backend == "triton", run, tables, phases)
+    grid.steps = math.prod(map(len, segments)) if exactly else 0
     grid.walk()
     if not run.shared <= run.remote:
         return _followed(kernel, extents, first, run.anew(), exactly, tables)

@@ -65,7 +65,7 @@ class Memo:
         for number, origin in state.origins.items():
             what = number, origin.buffer, id(origin.eqn), id(origin.mixed), origin.element, origin.past
             origins.append((*what, _number(steps, origin.ids)))
-        read = tuple(_exactly(run.ids[axis]) for axis in self._axes if axis < len(run.ids))
+        read = tuple(exactly(run.ids[axis]) for axis in self._axes if axis < len(run.ids))
         held = tuple((k, v if isinstance(v, int) else (v.shape, v.tobytes())) for k, v in state.cells.items())
         # The first two only grow and the tables only become fewer, so that their sizes tell them apart.
         sizes = len(run.starts), len(run.waited), len(run.tables)
@@ -79,7 +79,7 @@ def _number(steps: list[Ids], ids: Ids) -> int:
     return steps.index(ids)
 
 
-def _exactly(number: Any) -> Any:
+def exactly(number: Any) -> Any:
     """A number as a key: one that lies a step apart is not the plain interval."""
     return None if number is None else (*number, getattr(number, "step", 1))
 

@@ -1,7 +1,7 @@
 """A jaxpr made ready to be walked many times: which equations matter, and what makes each variable."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,12 +54,15 @@ class Plans:
         self._known: dict[int, Plan] = {}
         self._refs: dict[int, bool] = {}
         self._counts: dict[int, bool] = {}
+        self._computes: dict[int, bool] = {}
         self._periods: dict[int, int] = {}
         self._compared: dict[int, tuple[int, ...]] = {}
         self._operands: dict[int, Any] = {}
         self._calms = Finder()
         self.views: dict[tuple[int, tuple[int, ...]], Views] = {}
         """By the identity of the views and the buffer's shape."""
+        self.results: dict[Hashable, tuple[list[Bound], int]] = {}
+        """What calls that only compute make, and how many equations that took."""
 
     def of(self, jaxpr: Any) -> Plan:
         """The plan of a jaxpr, open or closed."""
@@ -103,6 +106,13 @@ class Plans:
             self._refs[key] = any(self._kind(eqn)[1] for eqn in jaxpr.eqns)
         return self._refs[key]
 
+    def computes(self, jaxpr: Any) -> bool:
+        """Whether a jaxpr computes its results from its inputs alone, and does nothing else."""
+        opened = jaxapi.open_jaxpr(jaxpr)
+        if id(opened) not in self._computes:
+            self._computes[id(opened)] = not self.reaches(opened) and not any(_asks(eqn) for eqn in opened.eqns)
+        return self._computes[id(opened)]
+
     def counts(self, eqn: Any) -> bool:
         """Whether anything in the jaxprs of an equation counts on semaphores."""
         key = id(eqn)
@@ -135,6 +145,12 @@ class Plans:
         if id(opened) not in self._compared:
             self._compared[id(opened)] = tuple(sorted(set(_constants(opened)) - {0}))[:_MOST_COMPARED]
         return self._compared[id(opened)]
+
+
+def _asks(eqn: Any) -> bool:
+    """Whether an equation, or one inside it, asks for the place in the grid."""
+    inside = (part for inner in jaxapi.inner_jaxprs(eqn) for part in inner.eqns)
+    return eqn.primitive.name in ("program_id", "num_programs") or any(map(_asks, inside))
 
 
 def _variables(eqn: Any) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from typedpallas.tracing.flow.numbers import Number
 from typedpallas.tracing.flow.plan import Plan, Plans, Step
 from typedpallas.tracing.flow.regions import Region
 from typedpallas.tracing.flow.spans import Span
-from typedpallas.tracing.flow.state import PLAIN, Bound, Buffer, Flight, Ids, Origin, State
+from typedpallas.tracing.flow.state import DOUBTFUL, PLAIN, Bound, Buffer, Flight, Ids, Origin, State
 
 type Frame = dict[Any, Bound]
 """What the variables in scope stand for; those that are plain are left out."""
@@ -169,7 +169,7 @@ class Run:
                 frame[eqn.outvars[0]] = self._number(step, plan, frame)
             elif step.kind == "value":
                 if not frame.keys().isdisjoint(step.read):
-                    self._value(eqn, plan, frame)
+                    self._value(step, plan, frame)
                 continue
             elif (step.refs or step.counts or self._is_tainted(step, frame)) and not self._is_calm(step, frame):
                 self._enter(step, plan, frame)
@@ -261,7 +261,11 @@ class Run:
             return None
         return self.ids[axis] if name == "program_id" else (self.extents[axis],) * 2
 
-    def _value(self, eqn: Any, plan: Plan, frame: Frame) -> None:
+    def _value(self, step: Step, plan: Plan, frame: Frame) -> None:
+        eqn, plainly = step.eqn, _plainly_doubtful(step, frame)
+        if plainly is not None:
+            frame.update(dict.fromkeys(eqn.outvars, DOUBTFUL) if plainly else ())
+            return
         bounds = [read(frame, atom) for atom in eqn.invars]
         if any(cells.worst(bound.cells) for bound in bounds):
             mixed = self._mixed(eqn, (plan, frame), bounds, None)
@@ -291,6 +295,18 @@ class Run:
         if origin.mixed is None and eqn.primitive.name in flow_garbage.MIXES and origin.buffer.number in self.padded:
             return replace(origin, mixed=eqn)
         return origin
+
+
+def _plainly_doubtful(step: Step, frame: Frame) -> bool | None:
+    """Whether results may be garbage, where that is plain; none where operands have to be looked at closely."""
+    doubtful = False
+    for var in step.read:
+        bound = frame.get(var, PLAIN)
+        held = bound.cells
+        if not isinstance(held, int) or held > cells.MAYBE or bound.origin is not None:
+            return None
+        doubtful = doubtful or held == cells.MAYBE
+    return doubtful if not doubtful or step.eqn.primitive.name in flow_garbage.STAYS_DOUBTFUL else None
 
 
 def _only_computes(eqn: Any) -> bool:

@@ -163,6 +163,8 @@ def _fit(left: Cells, right: Cells) -> bool:
 
 PLAIN = Bound()
 """Meant, and no number that is followed."""
+DOUBTFUL = Bound(cells=cells.MAYBE)
+"""Perhaps garbage, and no number that is followed."""
 
 
 @dataclass
