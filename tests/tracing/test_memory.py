@@ -299,7 +299,7 @@ def test_a_product_that_leaves_no_room_for_its_temporaries_is_left_open() -> Non
     run, square = _accumulated(1024)
     (item,) = tp.check(run, square, square, target="tpu-v5e").diagnostics
     assert (item.rule, item.verdict) == ("vmem-overflow", "open")
-    assert any("temporaries of up to 4.00 MiB" in note for note in item.notes)
+    assert any("temporaries of up to 5.06 MiB" in note for note in item.notes)
     run, square = _accumulated(512)
     assert not tp.check(run, square, square, target="tpu-v5e").diagnostics
 

@@ -180,3 +180,54 @@ def test_a_precise_product_may_keep_the_parts_of_its_operands() -> None:
         return pl.pallas_call(kernel, out_shape=S((8, 128), f32)), (S((8, size), f32), S((size, 128), f32))
 
     assert _temporaries(case(512), "tpu-v3") == 8 * 128 * 4 + (8 * 512 + 512 * 128) * 4 * 3 // 2
+
+
+def _stood_up(rows: int, columns: int) -> Case:
+    """Numbers that lie beside each other, computed with and spread over rows, once weights have been computed."""
+
+    def kernel(x: Any, scale: Any, o: Any) -> None:
+        weights = jnp.exp(x[...].astype(f32))
+        factors = jnp.where(scale[...] > 0, scale[...] * 2, 0.0)
+        o[...] = (factors[:, None] * (weights - 1) * weights).astype(bf16)
+
+    block = pl.BlockSpec((rows, columns), lambda i: (i, 0))
+    call = pl.pallas_call(
+        kernel,
+        grid=(4,),
+        in_specs=[block, pl.BlockSpec((rows,), lambda i: (i,))],
+        out_specs=block,
+        out_shape=S((4 * rows, columns), bf16),
+    )
+    return call, (S((4 * rows, columns), bf16), S((4 * rows,), f32))
+
+
+def test_what_is_computed_waits_for_a_column_that_is_made_of_a_row() -> None:
+    assert _temporaries(_stood_up(256, 1024), "tpu-v6e") >= 256 * 1024 * 4
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v4", "tpu-v6e"])
+def test_the_compiler_keeps_no_more_of_it(target: str) -> None:
+    rows = ledger.every_row("stood up", *_stood_up(256, 2048), target)
+    assert rows and all(row.inside for row in rows)
+
+
+def _written_out(turns: int) -> Case:
+    """A loop written out: products, sums and moves that the compiler orders as it likes."""
+
+    def kernel(x: Any, o: Any) -> None:
+        for turn in range(turns):
+            part = x[turn * 32 : turn * 32 + 32, :]
+            spread = jnp.exp(jnp.minimum(part[:, None, :] - part[None, :, :], 0.0))
+            summed = (spread * part[:, None, :]).sum(-1)
+            o[turn * 32 : turn * 32 + 32, :] = jnp.concatenate([summed, summed, summed, summed], axis=1)
+
+    array = S((turns * 32, 128), f32)
+    return pl.pallas_call(kernel, grid=(2,), out_shape=array), (array,)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("turns", [4, 24])
+def test_loops_that_are_written_out_may_keep_all_that_they_compute(turns: int) -> None:
+    rows = ledger.every_row("written out", *_written_out(turns), "tpu-v6e")
+    assert rows and all(row.inside for row in rows)

@@ -29,7 +29,40 @@ _MOVING = frozenset(
         *("bitcast_convert_type", "bitcast", "unstack", "stack", "unpack_elementwise", "pack_elementwise"),
     }
 )
+_BARRIERS = _REDUCING | _MOVING | {"dot_general"}
 _FLOW = frozenset({"scan", "while", "cond"})
+
+
+def barriers(jaxpr: Any) -> int:
+    """Reductions, products and moves in a body, with what it calls but without its loops and branches, at most."""
+    own, most_inside = 0, 0
+    for eqn in jaxpr.eqns:
+        inner = [barriers(opened) for opened in jaxapi.inner_jaxprs(eqn)]
+        if eqn.primitive.name in _FLOW:
+            most_inside = max(most_inside, *inner, 0)
+        else:
+            own += sum(inner) + (eqn.primitive.name in _BARRIERS)
+    return max(own, most_inside)
+
+
+def stands_up(jaxpr: Any) -> bool:
+    """Whether a body makes a column of a computed row: what is computed of large values then may wait for it."""
+    body = jaxapi.open_jaxpr(jaxpr)
+    rows = {
+        var
+        for eqn in body.eqns
+        if eqn.primitive.name not in _REDUCING and all(len(_shape(var)) == 1 for var in eqn.outvars)
+        for var in eqn.outvars
+    }
+    return any(
+        (eqn.primitive.name == "broadcast_in_dim" and _is_column(eqn) and not rows.isdisjoint(_variables(eqn.invars)))
+        or any(stands_up(inner) for inner in jaxapi.inner_jaxprs(eqn))
+        for eqn in body.eqns
+    )
+
+
+def _is_column(eqn: Any) -> bool:
+    return tuple(eqn.params["broadcast_dimensions"]) != (len(_shape(eqn.outvars[0])) - 1,)
 
 
 def most(jaxpr: Any, size: Any) -> int:
@@ -118,6 +151,10 @@ class _Body:
         for root in roots[1:]:
             if root is not roots[0]:
                 self._parents[root] = roots[0]
+
+
+def _shape(var: Any) -> tuple[int | None, ...]:
+    return jaxapi.shape_of(var.aval) or ()
 
 
 def _variables(atoms: Iterable[Any]) -> Iterator[Any]:

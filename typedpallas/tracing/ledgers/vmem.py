@@ -14,6 +14,7 @@ from typedpallas import tpu
 from typedpallas.chips import TpuTarget
 from typedpallas.events import MemoryItem, MemoryUse
 from typedpallas.tracing import jaxapi
+from typedpallas.tracing.ledgers import spread as ledger_spread
 from typedpallas.tracing.ledgers import values as ledger_values
 from typedpallas.tracing.ledgers.windows import Window, bits_of, held, padded, up, windows, written
 from typedpallas.tracing.walk import KernelCall
@@ -72,10 +73,14 @@ def _temporaries(jaxpr: Any, target: TpuTarget) -> list[MemoryItem]:
         split = max(split, parts)
         if (high := padded(shape, bits)[1]) > largest:
             largest, how = high, f"up to the product of {written(shape, bits)}"
+    usual, largest = largest, ledger_values.beside_product(largest)
     wide = ledger_values.widened(jaxpr) if target.generation <= _LAST_OF_32_BITS else 0
     if wide > largest:
-        largest, how = wide, "up to two values of 16 bits, widened to 32"
-    usual, alive = largest, ledger_values.alive(jaxpr, largest)
+        usual, largest, how = max(usual, wide), wide, "up to two values of 16 bits, widened to 32"
+    spread = ledger_spread.most(jaxpr, ledger_values.bytes_of, ledger_values.REGISTERS)
+    if spread > largest:
+        usual, largest, how = max(usual, spread), spread, "up to what is put aside where rows or columns are spread"
+    alive = ledger_values.alive(jaxpr)
     if alive > largest:
         largest, how = alive, "up to all values that wait at once"
     largest += split
