@@ -189,7 +189,6 @@ _over_columns("turned around", lambda x: jax.lax.rev(x, (1,))[:, :1], True)
 _over_columns("leaky", lambda x: jnp.sum(jnp.where(x > 0, x, 0.1 * x), 1, keepdims=True), True)
 _over_columns("clipped", lambda x: jnp.sum(jnp.clip(x, -1.0, 1.0), 1, keepdims=True), True)
 _over_columns("signs", lambda x: jnp.sum(jnp.sign(x), 1, keepdims=True), True)
-_over_columns("counted", lambda x: jnp.sum((x > 0).astype(f32), 1, keepdims=True), False)
 _over_columns("without NaN", lambda x: jnp.sum(jnp.where(jnp.isnan(x), 0.0, x), 1, keepdims=True), False)
 _over_columns(
     "put together", lambda x: jnp.sum(jnp.concatenate([x[:, :128], x[:, :128]], 1), 1, keepdims=True), False

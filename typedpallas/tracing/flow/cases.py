@@ -13,9 +13,9 @@ from typedpallas.events import Given
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow.claims import Claim, Early, Garbage, Hang, Left
 from typedpallas.tracing.flow.grid import Grid
-from typedpallas.tracing.flow.names import Leaf, Made, Name, Naming, constants, parts, value
+from typedpallas.tracing.flow.names import Leaf, Made, Name, Naming, Question, constants, parts, value
 from typedpallas.tracing.flow.numbers import exact
-from typedpallas.tracing.flow.run import NotFollowed, Question
+from typedpallas.tracing.flow.run import NotFollowed
 
 _MOST_EQUATIONS = 10_000
 """Equations to visit in all cases together."""

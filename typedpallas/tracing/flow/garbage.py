@@ -6,13 +6,14 @@ not a number, where the element type has such.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow import cells
 from typedpallas.tracing.flow.cells import Cells
+from typedpallas.tracing.flow.choices import lesser, selected
 from typedpallas.tracing.flow.masks import Facts, Made
 from typedpallas.tracing.flow.moves import MOVES
 from typedpallas.tracing.flow.products import dot
@@ -50,7 +51,8 @@ _KEEPS_PADDING = frozenset(
 _ONLY_FLOATS = frozenset({"div", "rem", "max", "min", "pow", "integer_pow", "clamp", "sign"})
 """On whole numbers these may drop garbage: a zero, a bound that wins."""
 _TESTS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_finite"})
-"""What these say of a NaN is definite."""
+_ENDS = 1e30
+"""Who compares with more than that, or less, asks whether there is a number at all."""
 _MOVES = frozenset(
     (
         *("dynamic_slice", "rev", "roll", "gather", "repeat", "tile"),
@@ -99,13 +101,32 @@ def through(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
 def _may_settle(eqn: Any, facts: Facts) -> bool:
     """Whether an operation may make something definite of garbage."""
     name = eqn.primitive.name
+    if facts.kind == "truth" and name in ("max", "min", "clamp"):
+        return True
     if name in ("max", "min") and facts.kind != "memory":
         return _is_whole(eqn) and any(facts.span(atom) is not None for atom in eqn.invars)
     if name in _ONLY_FLOATS:
         return _is_whole(eqn)
     if facts.kind == "memory":
         return name in _KEEPS_PADDING
-    return name in _TESTS or (name == "convert_element_type" and not _is_whole(eqn) and _to_whole(eqn))
+    return name in _TESTS and _asks_for_numbers(eqn)
+
+
+def _asks_for_numbers(eqn: Any) -> bool:
+    """Whether a test may be meant to find what is no number, or holds for all of them."""
+    if eqn.primitive.name == "is_finite" or eqn.invars[0] is eqn.invars[1]:
+        return True
+    constants = [np.asarray(atom.val) for atom in eqn.invars if jaxapi.is_literal(atom)]
+    dtype = eqn.invars[0].aval.dtype
+    ends = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in ("i", "u") else (-_ENDS, _ENDS)
+    return any(not np.all((value > ends[0]) & (value < ends[1])) for value in constants)
+
+
+def made_of(eqn: Any) -> Literal["truth", "whole"] | None:
+    """What an operation makes of garbage: a truth value, or a whole number of one that had a fraction."""
+    if eqn.primitive.name in _TESTS:
+        return "truth"
+    return "whole" if eqn.primitive.name == "convert_element_type" and not _is_whole(eqn) and _to_whole(eqn) else None
 
 
 def _fitting(part: Cells, atom: Any, shape: Sequence[int]) -> Cells:
@@ -131,7 +152,7 @@ def _product(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     if facts.kind == "memory":
         left, right = (is_mask(atom, facts.made) for atom in eqn.invars)
         return cells.doubtful(kept) if whole or (cells.worst(parts[0]) and right) or left else kept
-    found: Cells = _lesser(*parts)
+    found: Cells = lesser(*parts)
     for part, other in ((parts[0], eqn.invars[1]), (parts[1], eqn.invars[0])):
         span = facts.span(other)
         if span is not None:
@@ -140,13 +161,6 @@ def _product(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
             beside = cells.doubtful(part) if whole or is_mask(other, facts.made) else part
         found = cells.computed(found, beside)
     return found
-
-
-def _lesser(left: Cells, right: Cells) -> Cells:
-    """Garbage where both are."""
-    if isinstance(left, int) and isinstance(right, int):
-        return min(left, right)
-    return cells.slim(np.minimum(left, right).astype(np.uint8))
 
 
 def _beside(part: Cells, other: Span, drops: tuple[int, int], shape: Sequence[int]) -> Cells:
@@ -177,7 +191,7 @@ def _either(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
 
 
 def _bitwise(eqn: Any, parts: Sequence[Cells], facts: Facts, drops: int) -> Cells:
-    found = _lesser(*parts)
+    found = lesser(*parts)
     for part, other in ((parts[0], eqn.invars[1]), (parts[1], eqn.invars[0])):
         beside = _beside(part, facts.span(other), (drops, cells.MEANT), eqn.outvars[0].aval.shape)
         found = cells.computed(found, beside)
@@ -203,51 +217,14 @@ def is_mask(atom: Any, made: Made, depth: int = 8) -> bool:
     return False
 
 
-def _selected(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
-    condition, *cases = (parts[0], *(cells.computed(part) for part in parts[1:]))
-    which = facts.which
-    if which is not None and which[0] == which[1]:
-        return cases[which[0]]
-    span = facts.span(eqn.invars[0]) if len(cases) == 2 else None
-    if span is not None and ((span[0] >= 1) | (span[1] <= 0)).all():
-        return chosen(span, cases[1], cases[0], cells.MAYBE, eqn.outvars[0].aval.shape)
-    found = cases[0]
-    for case in cases[1:]:
-        found = cells.join(found, case)
-    if cells.worst(condition):
-        found = _least_spoiled(found, cases)
-    return chosen(span, cases[1], cases[0], found, eqn.outvars[0].aval.shape) if len(cases) == 2 else found
-
-
-def _least_spoiled(found: Cells, cases: Sequence[Cells]) -> Cells:
-    """What garbage may choose: garbage where every case is, else perhaps."""
-    worst = cells.doubtful(found)
-    least = cases[0]
-    for case in cases[1:]:
-        least = _lesser(least, case)
-    both = np.where(np.asarray(least) >= cells.SPOILED, cells.SPOILED, worst).astype(np.uint8)
-    return int(both) if both.ndim == 0 else cells.slim(both)
-
-
-def chosen(span: Span, yes: Cells, no: Cells, other: Cells, shape: Sequence[int]) -> Cells:
-    """``yes`` where a condition surely holds, ``no`` where it surely does not, ``other`` elsewhere.
-
-    Where nothing is known of the condition it is ``other`` that may not be meant.
-    """
-    if span is None or not all(cells.fits(part, shape) for part in (yes, no, other)):
-        return other
-    low, high = span
-    parts = [np.asarray(part, np.uint8) for part in (yes, no, other)]
-    found = np.where(low >= 1, parts[0], np.where(high <= 0, parts[1], parts[2]))
-    return cells.as_cells(found, shape)
-
-
 def _reduced(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     part, name = parts[0], eqn.primitive.name
     found = part if isinstance(part, int) else cells.slim(part.max(axis=tuple(eqn.params["axes"])))
     kept = cells.computed(found)
     if name in ("argmax", "argmin"):
         return cells.doubtful(kept) if facts.kind == "memory" else kept
+    if facts.kind == "truth" and name in ("reduce_max", "reduce_min", "reduce_prod", "argmax", "argmin"):
+        return cells.doubtful(kept)
     may_drop = name == "reduce_prod" or (facts.kind == "memory" and name in ("reduce_max", "reduce_min"))
     return cells.doubtful(kept) if may_drop and _is_whole(eqn) else kept
 
@@ -274,7 +251,7 @@ _BY_VALUE: Mapping[str, Callable[[Any, Sequence[Cells], Facts], Cells]] = {
     "mul": _product,
     "and": _both,
     "or": _either,
-    "select_n": _selected,
+    "select_n": selected,
 }
 _SHAPED: Mapping[str, Callable[[Any, Sequence[Cells], Facts], Cells]] = {
     **MOVES,

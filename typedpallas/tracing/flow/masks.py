@@ -24,8 +24,8 @@ _CALLS = frozenset(["jit", "pjit", "closed_call", "core_call", "custom_jvp_call"
 
 type Made = Mapping[Any, Any]
 """The equation that makes each variable of a jaxpr."""
-type Kind = Literal["memory", "padding", "nan"]
-"""Unwritten memory; padding; padding that interpret modes fill with NaN."""
+type Kind = Literal["memory", "truth", "padding", "nan"]
+"""Unwritten memory; what a test says of padding; padding; padding that interpret modes fill with NaN."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Memo:
             ends = flight.semaphore, flight.source, flight.target
             flights.append((id(flight.eqn), ends, flight.bits, flight.asked, _number(steps, flight.ids)))
         for number, origin in state.origins.items():
-            what = number, origin.buffer, id(origin.eqn), id(origin.mixed), origin.element, origin.past
+            what = number, origin.buffer, id(origin.eqn), id(origin.mixed), origin.element, origin.past, origin.made
             origins.append((*what, _number(steps, origin.ids)))
         read = tuple(exactly(run.ids[axis]) for axis in self._axes if axis < len(run.ids))
         held = tuple((k, v if isinstance(v, int) else (v.shape, v.tobytes())) for k, v in state.cells.items())

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from typedpallas.tracing.flow import cells, regions
-from typedpallas.tracing.flow import garbage as flow_garbage
 from typedpallas.tracing.flow.cells import Cells
+from typedpallas.tracing.flow.choices import chosen
 from typedpallas.tracing.flow.flights import early
 from typedpallas.tracing.flow.names import Leaf
 from typedpallas.tracing.flow.numbers import Number, exact
@@ -212,7 +212,7 @@ def _masked(loaded: Bound, other: Bound | None, mask: Mask, shape: Sequence[int]
     if not cells.worst(loaded.cells) and (other is None or not cells.worst(other.cells)):
         return PLAIN
     rest = cells.MAYBE if other is None else cells.computed(other.cells)
-    found = flow_garbage.chosen(mask(), loaded.cells, rest, cells.MAYBE, shape)
+    found = chosen(mask(), loaded.cells, rest, cells.MAYBE, shape)
     return Bound(cells=found, origin=loaded.origin if cells.worst(loaded.cells) or other is None else other.origin)
 
 
@@ -245,7 +245,7 @@ def put(run: Run, buffer: Buffer, region: Region | None, value: Bound, mask: Mas
         same = isinstance(before, int) and isinstance(found, int) and before == found
         fits = fits and region is not None and not same
         if fits and region is not None:
-            found = flow_garbage.chosen(_part(mask(), inside), found, before, joined, region.shape)
+            found = chosen(_part(mask(), inside), found, before, joined, region.shape)
         else:
             found = joined
     run.state.cells[buffer.number] = regions.stored(held, buffer.shape, region, found)

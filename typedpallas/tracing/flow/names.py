@@ -92,6 +92,19 @@ def value(name: "Name | float", known: "Mapping[Name, int]") -> Number:
     return of(name)
 
 
+@dataclass(frozen=True)
+class Question:
+    """A branch or a loop that starts copies or waits for them, and hangs on a number that is not known.
+
+    ``place``: the equation and where it is. ``turn``: before which turn of a loop nothing is known any more.
+    """
+
+    eqn: Any = field(compare=False)
+    place: tuple[int, tuple[Any, ...]]
+    name: Name | None
+    turn: int | None = None
+
+
 @dataclass
 class Naming:
     """The names that a walk gives.
@@ -148,3 +161,35 @@ class Naming:
         """A number, or what one of its name is taken to be."""
         assumed = None if name is None else self.assumed.get(name)
         return (found, name) if assumed is None else ((assumed, assumed), None)
+
+
+def is_data(naming: Naming, made: Mapping[Any, Any], frame: Mapping[Any, Any], var: Any) -> bool:
+    """Whether a variable hangs on what the kernel is given, and on nothing that it writes itself.
+
+    ``made`` has the equation of each variable of the jaxpr, ``frame`` what variables stand for.
+    """
+    found, todo, seen = False, [var], set()
+    while todo:
+        atom = todo.pop()
+        if jaxapi.is_literal(atom) or atom in seen:
+            continue
+        seen.add(atom)
+        bound = frame.get(atom)
+        if bound is not None and exact(bound.number) is not None:
+            continue
+        if bound is not None and bound.buffer is not None:
+            if bound.buffer.role != "in" or bound.buffer.number in naming.written:
+                return False
+            found = True
+        elif bound is not None and bound.name is not None:
+            found = True
+        elif (atom is not var and numbers.is_number(atom)) or not _only_computes(made.get(atom)):
+            return False
+        else:
+            todo.extend(made[atom].invars)
+    return found
+
+
+def _only_computes(eqn: Any) -> bool:
+    """Whether an equation does nothing but compute, and load."""
+    return eqn is not None and all(type(effect).__name__ == "ReadEffect" for effect in eqn.effects)

@@ -11,7 +11,7 @@ from typedpallas.tracing.flow import garbage as flow_garbage
 from typedpallas.tracing.flow import masks as flow_masks
 from typedpallas.tracing.flow.claims import Claim
 from typedpallas.tracing.flow.masks import Facts, Kind, Later, Scope
-from typedpallas.tracing.flow.names import STEP, Name, Naming
+from typedpallas.tracing.flow.names import STEP, Name, Naming, Question, is_data
 from typedpallas.tracing.flow.numbers import Number
 from typedpallas.tracing.flow.plan import Plan, Plans, Step
 from typedpallas.tracing.flow.regions import Region
@@ -26,6 +26,8 @@ type Handler = Callable[[Run, Any, Plan, Frame], Sequence[Bound]]
 """What one kind of equation does, and what its results stand for."""
 
 _HANDLERS: dict[str, Handler] = {}
+_KINDS: tuple[Kind, ...] = ("memory", "truth", "padding", "nan")
+"""Of garbage of several kinds the first is what the rest of it is taken for."""
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
@@ -40,19 +42,6 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 
 class NotFollowed(Exception):
     """The kernel does something that this walk has no model of, or is too long to walk."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A branch or a loop that starts copies or waits for them, and hangs on a number that is not known.
-
-    ``place``: the equation and where it is. ``turn``: before which turn of a loop nothing is known any more.
-    """
-
-    eqn: Any = field(compare=False)
-    place: tuple[int, tuple[Any, ...]]
-    name: Name | None
-    turn: int | None = None
 
 
 @dataclass
@@ -151,12 +140,9 @@ class Run:
     def given(self, plan: Plan, frame: Frame, atom: Any) -> Bound:
         """What an operand stands for in another jaxpr, which may ask for the elements of a mask."""
         bound = read(frame, atom)
-        if (
-            not self.padded
-            or bound.known is not None
-            or jaxapi.is_ref(atom.aval)
-            or not getattr(atom.aval, "shape", ())
-        ):
+        if not self.padded or bound.known is not None or jaxapi.is_ref(atom.aval):
+            return bound
+        if not getattr(atom.aval, "shape", ()) and not (jaxapi.is_literal(atom) and bound.number is None):
             return bound
         return replace(bound, known=Later(scope(plan, frame), atom))
 
@@ -225,36 +211,13 @@ class Run:
         if name == "not":
             found = numbers.negated(eqn, bounds[0].number)
         if self.naming is not None:
-            is_data = functools.partial(self._is_data, plan, frame)
-            found, called = self.naming.result(eqn, [(b.number, b.name) for b in bounds], found, is_data)
+            data = functools.partial(is_data, self.naming, plan.made, frame)
+            found, called = self.naming.result(eqn, [(b.number, b.name) for b in bounds], found, data)
             if called is not None and not any(cells.worst(bound.cells) for bound in bounds):
                 return Bound(found, name=called)
         if not any(cells.worst(bound.cells) for bound in bounds):
             return Bound(found)
         return self._mixed(eqn, (plan, frame), bounds, found)
-
-    def _is_data(self, plan: Plan, frame: Frame, var: Any) -> bool:
-        """Whether a variable hangs on what the kernel is given, and on nothing that it writes itself."""
-        naming = self.naming
-        assert naming is not None
-        found, todo, seen = False, [var], set()
-        while todo:
-            atom = todo.pop()
-            bound = read(frame, atom)
-            if jaxapi.is_literal(atom) or atom in seen or numbers.exact(bound.number) is not None:
-                continue
-            seen.add(atom)
-            if bound.buffer is not None:
-                if bound.buffer.role != "in" or bound.buffer.number in naming.written:
-                    return False
-                found = True
-            elif bound.name is not None:
-                found = True
-            elif (atom is not var and numbers.is_number(atom)) or not _only_computes(plan.made.get(atom)):
-                return False
-            else:
-                todo.extend(plan.made[atom].invars)
-        return found
 
     def _of_grid(self, name: str, axis: int) -> Number:
         if axis >= len(self.ids):
@@ -283,15 +246,24 @@ class Run:
     def _kind(self, bounds: Sequence[Bound]) -> Kind:
         """What the certain garbage among operands is."""
         spoiled = [bound for bound in bounds if cells.worst(bound.cells) >= cells.SPOILED]
-        kinds = {"memory" if b.origin is None else self.padded.get(b.origin.buffer.number, "memory") for b in spoiled}
-        return next((kind for kind in ("memory", "padding", "nan") if kind in kinds), "memory")
+        kinds = {self._kind_of(bound.origin) for bound in spoiled}
+        return next((kind for kind in _KINDS if kind in kinds), "memory")
+
+    def _kind_of(self, origin: Origin | None) -> Kind:
+        kind: Kind = "memory" if origin is None else self.padded.get(origin.buffer.number, "memory")
+        if origin is None or origin.made is None or kind == "memory":
+            return kind
+        return "truth" if origin.made == "truth" else "padding"
 
     def _origin(self, eqn: Any, bounds: Sequence[Bound]) -> Origin | None:
         """Where most of the garbage comes from."""
         found = [(cells.share(b.cells), b.origin) for b in bounds if b.origin is not None and cells.worst(b.cells)]
         if not found:
             return None
+        made = flow_garbage.made_of(eqn)
         _, origin = max(found, key=lambda each: (each[0], each[1].mixed is not None))
+        if made is not None and origin.made != "truth":
+            origin = replace(origin, made=made)
         if origin.mixed is None and eqn.primitive.name in flow_garbage.MIXES and origin.buffer.number in self.padded:
             return replace(origin, mixed=eqn)
         return origin
@@ -307,11 +279,6 @@ def _plainly_doubtful(step: Step, frame: Frame) -> bool | None:
             return None
         doubtful = doubtful or held == cells.MAYBE
     return doubtful if not doubtful or step.eqn.primitive.name in flow_garbage.STAYS_DOUBTFUL else None
-
-
-def _only_computes(eqn: Any) -> bool:
-    """Whether an equation does nothing but compute, and load."""
-    return eqn is not None and all(type(effect).__name__ == "ReadEffect" for effect in eqn.effects)
 
 
 def read(frame: Frame, atom: Any) -> Bound:

@@ -41,6 +41,8 @@ class Origin:
     """The first operation that took it from its own position to others, such as a sum."""
     past: tuple[int, int, int] | None = None
     """Where a load itself goes past the buffer's end: the axis, its first element, and the one after its last."""
+    made: Literal["truth", "whole"] | None = None
+    """Whether a test, or a conversion to whole numbers, was made of it, so that it is no NaN any more."""
 
 
 type Element = tuple[Buffer, int | None]
