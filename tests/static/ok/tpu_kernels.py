@@ -3,6 +3,7 @@
 from typing import Literal as L
 
 import jax.numpy as jnp
+from jax import lax
 from jax.experimental import pallas as pl
 
 from typedpallas import Block, Dim, In, InOut, Mul, Multiple, Out, Ref, Scratch, bf16, f32, tpu
@@ -59,3 +60,9 @@ def copies[M: Dim](
     other = tpu.make_async_copy(stage, o.at[pl.ds(0, 8)], many.at[0])
     other.start()
     other.wait()
+    sent = tpu.make_async_remote_copy(stage, stage, many.at[0], many.at[1], {"x": lax.axis_index("x")})
+    sent.start()
+    sent.wait_recv()
+    sent.wait_send()
+    tpu.async_remote_copy(stage, stage, done, many.at[0], (0, 1)).wait()
+    tpu.async_remote_copy(stage, stage, done, many.at[0], 1, pl.DeviceIdType.LOGICAL).wait()

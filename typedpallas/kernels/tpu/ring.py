@@ -33,9 +33,8 @@ def all_gather_kernel[T: tp.Number, N: Dim, S: Dim, H: Dim, C: Dim](
 ) -> None:
     """Half of each part goes around one way, half the other way, a neighbour further each step."""
     me, count = lax.axis_index(axis), out.shape[0]
-    meet(axis, count)
     with tpu.copy(x, out.at[me], own):
-        pass
+        meet(axis, count)
     for step in range(count - 1):
         copies = []
         for way, (here, there) in enumerate(_ways(me, step, count)):
