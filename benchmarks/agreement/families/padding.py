@@ -25,8 +25,8 @@ _REDUCTIONS = {
     "max": ("jnp.max({}, axis={}, keepdims=True)", "jnp.maximum({}, {})", "-99"),
     "min": ("jnp.min({}, axis={}, keepdims=True)", "jnp.minimum({}, {})", "99"),
 }
-_FUNCTIONS = ("{}", "{} * 2 + 1", "{0} * {0}", "jnp.abs({})")
-"""The last two let a minimum forget what is not zero."""
+_FUNCTIONS = ("{}", "{} * 2 + 1", "({0} > 1).astype(jnp.{1})", "{0} * {0}", "jnp.abs({})")
+"""Of a value and its element type. The last two let a minimum forget what is not zero."""
 _RIGHT = (
     "{p} < {n}",
     "{i} < {n} - {k} * {b}",
@@ -79,7 +79,7 @@ class Padding(Case):
             rng.choice(cls.dtypes),
             kind,
             reduction,
-            rng.choice(_FUNCTIONS[:2] if reduction == "min" else _FUNCTIONS),
+            rng.choice(_FUNCTIONS[:3] if reduction == "min" else _FUNCTIONS),
             masks,  # type: ignore[arg-type]
             style,  # type: ignore[arg-type]
         )
@@ -93,7 +93,7 @@ class Padding(Case):
         """An operand's text with its function and its mask."""
         total, block = ((self.rows, self.block[0]), (self.columns, self.block[1]))[axis]
         neutral = "0" if self.kind in ("product", "centre") else _REDUCTIONS[self.reduction][2]
-        applied = self.function.format(value)
+        applied = self.function.format(value, self.dtype)
         if not mask:
             return applied
         here = f"jax.lax.broadcasted_iota(jnp.int32, {shape or self.block}, {axis})"
@@ -104,7 +104,7 @@ class Padding(Case):
         fill = f"jnp.{self.dtype}({neutral})"
         if self.style == "after" or self.function == "{}":
             return f"jnp.where({test}, {applied}, {fill})"
-        return f"jnp.where({test}, {self.function.format(f'jnp.where({test}, {value}, {fill})')}, {fill})"
+        return f"jnp.where({test}, {self.function.format(f'jnp.where({test}, {value}, {fill})', self.dtype)}, {fill})"
 
     def _body(self) -> list[str]:
         """The lines of the kernel."""
@@ -119,7 +119,7 @@ class Padding(Case):
             gather = f"{into}[...] = {join.format(f'{into}[...]', '{}')}"
             if kind == "branch":
                 last = f"step == {self.grid[1] - 1}"
-                plain = reduce.format(self.function.format("x[...]"), 1)
+                plain = reduce.format(self.function.format("x[...]", self.dtype), 1)
                 ways = ((last, part), (f"jnp.logical_not({last})", plain))
                 both = [(f"@pl.when({when})", "def _():", "    " + gather.format(what)) for when, what in ways]
                 return [*start, *both[0], *both[1]]
