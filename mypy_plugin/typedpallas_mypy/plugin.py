@@ -29,6 +29,7 @@ from typedpallas_mypy.handlers import (
 )
 from typedpallas_mypy.hooks import Finder, Hook, Hooks, Table
 from typedpallas_mypy.redefinition import settled
+from typedpallas_mypy.returned import judged
 
 HANDLERS: tuple[Hooks, ...] = (
     annotations.HOOKS,
@@ -87,12 +88,17 @@ class _Found(dict[str, Hook | None]):
         return self[fullname]
 
 
+def _held(hook: Hook) -> Hook:
+    """``hook``, whose result is held against what it is assigned to or given back as."""
+    return judged(settled(hook))
+
+
 _TYPES = _merged(h.types for h in HANDLERS)
-_FUNCTIONS = _Found(_merged((h.functions for h in HANDLERS), settled), FUNCTIONS, settled)
+_FUNCTIONS = _Found(_merged((h.functions for h in HANDLERS), _held), FUNCTIONS, _held)
 _FUNCTION_SIGNATURES = _Found(_merged(h.function_signatures for h in HANDLERS), SIGNATURES)
-_METHODS = _Found(_merged((h.methods for h in HANDLERS), settled), METHODS, settled)
+_METHODS = _Found(_merged((h.methods for h in HANDLERS), _held), METHODS, _held)
 _METHOD_SIGNATURES = _Found(_merged(h.method_signatures for h in HANDLERS), SIGNATURES)
-_ATTRIBUTES = _merged((h.attributes for h in HANDLERS), settled)
+_ATTRIBUTES = _merged((h.attributes for h in HANDLERS), _held)
 
 
 class TypedpallasPlugin(Plugin):

@@ -50,7 +50,7 @@ class Operands:
 
 @record(frozen=True, kw_only=True)
 class Argument:
-    """What a launch gives to one kernel parameter, or a call to one of a helper. ``ref`` is it as annotated."""
+    """What a launch gives to a kernel's parameter, a call to a helper's, or a helper back. ``ref``: as annotated."""
 
     kernel: str
     ref: RefFact
@@ -60,9 +60,9 @@ class Argument:
     dtype: str | None = None
     block: Shape | None = None
     """What the kernel sees, squeezed dims left out. Elements."""
-    what: Literal["block", "array", "argument"] = "block"
-    """Whether ``block`` is what the kernel sees, the whole array beside the pattern's own numbers, or what a call of a
-    helper passes."""
+    what: Literal["block", "array", "argument", "result"] = "block"
+    """Whether ``block`` is what the kernel sees, the whole array beside the pattern's own numbers, what a call of a
+    helper passes, or what a helper gives back."""
     windowed: bool | None = None
     """Whether it moves with the grid."""
     sizes: Mapping[str, Size] = field(default_factory=dict)

@@ -82,11 +82,14 @@ class DtypeMismatch(Rule):
         if want is None or have is None or want == have:
             return
         yield self.refuted(
-            what=f"`{event.ref.name}` of `{event.kernel}` has another element type than its annotation",
+            what=f"`{event.kernel}` gives back another element type than its annotation"
+            if event.what == "result"
+            else f"`{event.ref.name}` of `{event.kernel}` has another element type than its annotation",
             expected=f"`{dtypes.short(want)}`",
             found=f"`{dtypes.short(have)}`",
             notes=tuple(f"`{name}` is {origin}" for name, origin in event.origins.items()),
-            help=f"convert it, or annotate `{event.ref.name}` with `{dtypes.short(have)}`",
+            help="convert it, or annotate "
+            f"{'the result' if event.what == 'result' else f'`{event.ref.name}`'} with `{dtypes.short(have)}`",
         )
 
     def _copied(self, event: Copied, context: Context) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ class ShapeMismatch(Rule):
                 yield self._operation(event)
             return
         if isinstance(event, Argument):
-            if event.what == "argument":
+            if event.what in ("argument", "result"):
                 yield from self._argument(event, context)
             return
         assert isinstance(event, Access)
@@ -71,13 +71,18 @@ class ShapeMismatch(Rule):
         differing = _differing(event.ref.shape, event.block, context)
         if differing is None:
             return
+        back = event.what == "result"
         yield self.refuted(
-            what=f"`{event.ref.name}` of `{event.kernel}` gets another shape than its annotation",
+            what=f"`{event.kernel}` gives back another shape than its annotation"
+            if back
+            else f"`{event.ref.name}` of `{event.kernel}` gets another shape than its annotation",
             expected=f"`{shown(event.ref.shape, event.ref.dtype)}`",
             found=f"`{shown(event.block, event.dtype)}`",
             witness=differing,
             notes=tuple(f"`{name}` is {event.sizes.get(name, name)}, {o}" for name, o in event.origins.items()),
-            help=f"pass an array or a part of that shape, or annotate `{event.ref.name}` for others",
+            help="bring the result to that shape, or annotate what the function does give back"
+            if back
+            else f"pass an array or a part of that shape, or annotate `{event.ref.name}` for others",
         )
 
     def _store(self, event: Access, context: Context) -> Iterator[Finding]:

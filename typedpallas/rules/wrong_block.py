@@ -53,7 +53,7 @@ class WrongBlock(Rule):
 
     def judge(self, event: Event, context: Context) -> Iterator[Finding]:
         assert isinstance(event, Argument)
-        if event.what == "argument" or event.block is None or event.ref.shape is None:
+        if event.what in ("argument", "result") or event.block is None or event.ref.shape is None:
             return
         if len(event.block) != len(event.ref.shape):
             yield self._rank(event)

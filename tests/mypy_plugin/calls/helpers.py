@@ -50,3 +50,19 @@ def kernel[A: Dim, B: Dim](
     halves(row[...], row[0:4])
     halves(row[...], row[...])  # E: `x` of `halves` gets another shape than its annotation: expected `f32[16]`, found `f32[8]`  [shape-mismatch]
     ready(signal)  # E: `done` of `ready` lies in the wrong memory space: expected `tpu.DMA`, found `tpu.REGULAR`  [wrong-space]
+
+
+def turned[A: Dim, B: Dim](x: Ref[VMEM, f32, A, B], y: Block[f32, A, B]) -> Block[f32, A, B]:
+    if x.shape[0] == 8:
+        return jnp.exp(x[...])
+    if x.shape[0] == 16:
+        return x[...].T  # E: `turned` gives back another shape than its annotation: expected `f32[A, B]`, found `f32[B, A]`  [shape-mismatch]
+    if x.shape[0] == 32:
+        return x[0]  # E: `turned` gives back another shape than its annotation: expected `f32[A, B]`, found `f32[B]`  [shape-mismatch]
+    if x.shape[0] == 64:
+        return y > 0  # E: `turned` gives back another element type than its annotation: expected `f32`, found `bool_`  [dtype-mismatch]
+
+    def inner() -> Block[f32, B, A]:
+        return y.T
+
+    return inner().T

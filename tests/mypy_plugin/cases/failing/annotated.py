@@ -28,7 +28,7 @@ def equal[A: Dim](x: Block[f32, A], y: Block[f32, A]) -> Block[f32, A]:
 
 
 def transposing[R: Dim, N: Dim](x: Block[f32, R, N]) -> Block[f32, R, N]:
-    return jnp.exp(x).T  # E: return-value
+    return jnp.exp(x).T  # E: shape-mismatch
 
 
 def row[R: Dim, N: Dim](x: Ref[VMEM, f32, R, N], i: int) -> Block[f32, N]:
