@@ -157,7 +157,7 @@ def _start(context: MethodContext) -> Type:
         made = source.definition(call.callee.expr)
         name = function_name(made)
         if isinstance(made, n.CallExpr) and name.rpartition(".")[2].startswith("make_"):
-            named = arguments(made, ("src", "dst", "sem", "recv_sem")) or {}
+            named = arguments(made, ("src", "dst", "sem", "recv_sem", "device_id", "device_id_type")) or {}
             known = {part: kind for part, e in named.items() if (kind := source.type_of(e)) is not None}
             found = given(source.types, list(known), [[named[p]] for p in known], [[k] for k in known.values()])
             _judged(context, source.types, found, _moved(found, remote="remote" in name))

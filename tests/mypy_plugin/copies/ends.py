@@ -47,6 +47,8 @@ def with_pallas[R: tp.Dim, C: tp.Dim](
     copy.wait()
     pltpu.make_async_remote_copy(x, x, done, done, device_id=1)
     pltpu.make_async_remote_copy(x, o, done, ready, device_id=1)  # E: semaphore-as-data
+    pltpu.make_async_remote_copy(x.at[pl.ds(0, 8)], x.at[pl.ds(8, 8)], done, several.at[0], 1).start()
+    pltpu.make_async_remote_copy(x.at[pl.ds(0, 8)], o, done, several.at[0], 1).start()  # E: copy-shape-mismatch
     pl.semaphore_wait(ready, 2)
     pl.semaphore_signal(met, 1)
     pl.semaphore_read(done)
