@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import jax
-from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 if TYPE_CHECKING:
@@ -61,8 +60,8 @@ def make_async_copy(
     return cast("Copy", pltpu.make_async_copy(src, dst, sem))
 
 
-type DeviceId = int | jax.Array | tuple[int | jax.Array, ...] | Mapping[str | tuple[str, ...], int | jax.Array]
-"""Another device: a place along each axis of the mesh, by name or for all of them in order; or a logical number."""
+type DeviceId = tuple[int | jax.Array, ...] | Mapping[str | tuple[str, ...], int | jax.Array]
+"""A device by its place along each axis of the mesh: for all in order; or by name, where others stay as here."""
 
 
 class RemoteCopy(Copy, Protocol):
@@ -84,16 +83,14 @@ def make_async_remote_copy(
     send_sem: Ref[DMA, Any, *tuple[Any, ...]],
     recv_sem: Ref[DMA, Any, *tuple[Any, ...]],
     device_id: DeviceId,
-    device_id_type: pl.DeviceIdType = pl.DeviceIdType.MESH,
 ) -> RemoteCopy:
     """Describes a copy of ``src`` here to ``dst`` on another device.
 
-    ``send_sem`` counts here, ``recv_sem`` there, where the device waits for its own. With ``pl.DeviceIdType.LOGICAL``
-    the id is a number; else it names places along the mesh's axes, ``{"x": neighbour}``.
+    ``send_sem`` counts here, ``recv_sem`` there, where the device waits for its own. ``device_id`` names places along
+    the mesh's axes, ``{"x": neighbour}``.
     """
     to = dict(device_id) if isinstance(device_id, Mapping) else device_id
-    made = pltpu.make_async_remote_copy(src, dst, send_sem, recv_sem, to, device_id_type=device_id_type)
-    return cast("RemoteCopy", made)
+    return cast("RemoteCopy", pltpu.make_async_remote_copy(src, dst, send_sem, recv_sem, to))
 
 
 def async_remote_copy(
@@ -102,10 +99,9 @@ def async_remote_copy(
     send_sem: Ref[DMA, Any, *tuple[Any, ...]],
     recv_sem: Ref[DMA, Any, *tuple[Any, ...]],
     device_id: DeviceId,
-    device_id_type: pl.DeviceIdType = pl.DeviceIdType.MESH,
 ) -> RemoteCopy:
     """As `make_async_remote_copy`, and begins the copy."""
-    copied = make_async_remote_copy(src, dst, send_sem, recv_sem, device_id, device_id_type)
+    copied = make_async_remote_copy(src, dst, send_sem, recv_sem, device_id)
     copied.start()
     return copied
 

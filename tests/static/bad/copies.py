@@ -28,8 +28,8 @@ def on_tpu(
     tpu.make_async_remote_copy(near, near, done, signal, {"x": 1})  # refused
     tpu.async_remote_copy(near, near, near, done, {"x": 1})  # refused
     tpu.make_async_remote_copy(near, near, done, done, {"x": "1"})  # refused
-    tpu.make_async_remote_copy(near, near, done, done, "x")  # refused
-    tpu.make_async_remote_copy(near, far, done, done, 1)  # refused
+    tpu.make_async_remote_copy(near, near, done, done, 1)  # refused
+    tpu.make_async_remote_copy(near, far, done, done, (1,))  # refused
     tpu.sync_copy(far, near)
     tpu.make_async_copy(near, near, done)
 

@@ -65,4 +65,3 @@ def copies[M: Dim](
     sent.wait_recv()
     sent.wait_send()
     tpu.async_remote_copy(stage, stage, done, many.at[0], (0, 1)).wait()
-    tpu.async_remote_copy(stage, stage, done, many.at[0], 1, pl.DeviceIdType.LOGICAL).wait()
