@@ -6,7 +6,7 @@ holds. That it fails at one step is not enough, for a condition may be meant for
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from typedpallas.events import Given
@@ -18,7 +18,9 @@ from typedpallas.tracing.flow.numbers import exact
 from typedpallas.tracing.flow.run import NotFollowed
 
 _MOST_EQUATIONS = 10_000
-"""Equations to visit in all cases together."""
+"""Equations to visit in all cases together, while nothing is found."""
+_MOST_TO_PROVE = 60_000
+"""Equations to visit where something is, to know whether it holds everywhere."""
 _MOST_FOR_SOME = 4_000
 """If more were visited for what holds in all cases, it is not asked what holds in some."""
 _MOST_PLACES = 5
@@ -35,6 +37,8 @@ type Follow = Callable[[Naming], Grid]
 type _Root = Name | tuple[int, tuple[Any, ...]]
 """An unknown number, or the place of a loop."""
 type _Key = tuple[Any, ...]
+type _Known = tuple[tuple[Question, int], ...]
+"""Questions with their answers: the way that a branch goes, the turns that a loop makes."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,8 @@ class _Case:
     root: _Root
     value: int
     answers: Mapping[Question, int]
-    said: Mapping[_Key, Claim] | None = None
-    """The certain claims there; none where it was not walked yet."""
+    said: dict[_Known, Mapping[_Key, Claim]] = field(default_factory=dict)
+    """The certain claims there, by what else is known, as far as it was walked."""
 
 
 class _TooMany(Exception):
@@ -97,7 +101,7 @@ class _Cases:
     def __init__(self, follow: Follow, naming: Naming, questions: Sequence[Question]) -> None:
         self._follow, self._naming, self._questions = follow, naming, questions
         self._known: dict[_Root, list[_Case]] = {}
-        self._spent = 0
+        self._spent, self._most = 0, _MOST_EQUATIONS
 
     def judged(self) -> Iterator[Found]:
         """The claims that hold wherever a branch goes one way, or a loop makes turns; else those in some cases."""
@@ -120,31 +124,48 @@ class _Cases:
         if None in places or (steps and (len(places) < 2 or not certain)):
             return
         asked = list(places.values())
-        if len(asked) > _MOST_PLACES:
-            asked = [*asked[:2], asked[len(asked) // 2], *asked[-2:]]
         ways: list[int | None] = [None] if asked[0].turn is not None else [0, 1]
         for way in ways:
-            first = self._claims(asked[0], way, certain)
-            keys = set(first)
-            for question in asked[1:]:
-                keys &= set(self._claims(question, way, certain)) if keys else set()
-            for key in first:
-                if key in keys:
-                    yield key, Found(self._said(first[key])[key], _given(asked[0], first[key], certain))
+            for others in (asked, asked[::-1]) if certain and len(asked) > 1 else ([],):
+                first = asked[0] if not others else others[0]
+                found = self._everywhere(asked, others, way) if certain else self._claims(first, way, [], certain)
+                for key, case in found.items():
+                    yield key, Found(self._said(case)[key], _given(first, case, certain))
+                if found:
+                    return
 
-    def _claims(self, question: Question, way: int | None, certain: bool) -> dict[_Key, _Case]:
+    def _everywhere(self, asked: list[Question], others: list[Question], way: int | None) -> dict[_Key, _Case]:
+        """The claims that hold wherever a question has one answer, of all places in order the first, or the last.
+
+        Then it has another one at those before it, or behind it; ``others`` are all places in that order.
+        """
+        sample = others or asked
+        if len(sample) > _MOST_PLACES:
+            sample = [*sample[:2], sample[len(sample) // 2], *sample[-2:]]
+        found = self._claims(sample[0], way, [], True)
+        if found:
+            self._most = _MOST_TO_PROVE
+        for question in sample[1:] if found else ():
+            further = self._claims(question, way, others[: others.index(question)], True)
+            found = {key: case for key, case in found.items() if key in further}
+        return found
+
+    def _claims(
+        self, question: Question, way: int | None, before: Sequence[Question], certain: bool
+    ) -> dict[_Key, _Case]:
         """The claims of all cases with one answer to a question, or in which a loop makes turns; the first of them.
 
-        If not ``certain``, those of some of them.
+        If not ``certain``, those of some of them. The answer is another one to those ``before`` it.
         """
         root = _root(question)
         assert root is not None
         cases = [case for case in self._at(root, question) if _goes(case.answers[question], way)]
         cases.sort(key=lambda case: (case.value < 0, abs(case.value)))
         cases = [case for case in cases if case.value >= 0] or cases
+        known = tuple((other, 0 if way is None else 1 - way) for other in before)
         found: dict[_Key, _Case] = {}
         for k, case in enumerate(cases):
-            said = self._said(case)
+            said = self._said(case, known)
             if certain and k:
                 found = {key: first for key, first in found.items() if key in said}
             else:
@@ -164,20 +185,22 @@ class _Cases:
             return [question]
         return [q for q in self._questions if q.name is not None and _decides(root, q.name)]
 
-    def _said(self, case: _Case) -> Mapping[_Key, Claim]:
-        if case.said is None:
-            case.said = self._walked(case.root, case.value)
-        return case.said
+    def _said(self, case: _Case, known: _Known = ()) -> Mapping[_Key, Claim]:
+        if known not in case.said:
+            case.said[known] = self._walked(case.root, case.value, known)
+        return case.said[known]
 
-    def _walked(self, root: _Root, number: int) -> dict[_Key, Claim]:
-        naming = replace(self._naming, here=None)
+    def _walked(self, root: _Root, number: int, known: _Known) -> dict[_Key, Claim]:
+        turns: dict[Any, int] = {other.place: way for other, way in known if other.turn is not None}
+        assumed: dict[Name, int] = {other.name: way for other, way in known if other.turn is None and other.name}
         if isinstance(root, tuple):
-            naming.turns = {root: number}
+            turns[root] = number
         else:
-            naming.assumed = {root: number}
+            assumed[root] = number
+        naming = replace(self._naming, here=None, assumed=assumed, turns=turns)
         run = self._follow(naming).run
         self._spent += run.spent
-        if self._spent > _MOST_EQUATIONS:
+        if self._spent > self._most:
             raise _TooMany
         said: dict[_Key, Claim] = {}
         for claim in run.claims:

@@ -163,7 +163,7 @@ def _located(kernel: KernelCall, found: _Found, split: int | None) -> Iterator[L
     """Each claim once, at its line. Cores that share an axis are only asked for garbage."""
     seen: set[Any] = set()
     for claim in found.claims:
-        key = _key(claim)
+        key = _key(kernel, claim)
         if key in seen or _follows(claim, found.claims) or (split is not None and not _tells_of_cores(claim)):
             continue
         seen.add(key)
@@ -188,14 +188,14 @@ def _tells_of_cores(claim: Claim) -> bool:
     return isinstance(claim, Garbage) and claim.origin is not None and claim.origin.buffer.role == "scratch"
 
 
-def _key(claim: Claim) -> tuple[Any, ...]:
+def _key(kernel: KernelCall, claim: Claim) -> tuple[Any, ...]:
     if isinstance(claim, Garbage):
         if _is_padding(claim):
             return ("padding", claim.origin.buffer.number)  # type: ignore[union-attr]
         return ("garbage", id(claim.origin.eqn) if claim.origin else claim.output.number)
-    if isinstance(claim, Early):
-        return ("early", id(claim.eqn))
-    return (type(claim).__name__, id(claim.eqn), claim.semaphore.number)
+    place = _place(kernel, claim.eqn)
+    at = id(claim.eqn) if place is kernel.place else (place.file, place.line, place.column)
+    return (type(claim).__name__, at, None if isinstance(claim, Early) else claim.semaphore.number)
 
 
 def _is_padding(claim: Garbage) -> bool:
