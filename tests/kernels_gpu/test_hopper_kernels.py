@@ -251,6 +251,17 @@ def test_the_compiler_takes_rows(name: str, dtype: str) -> None:
             "`window`: expected at least 1 and `causal`, found 5",
         ),
         (lambda: rows.apply(rows.softmax_row, jnp.zeros((2, 100)), (), None), "rows of 100 elements"),
+        (lambda: norm_backward(*[jnp.zeros((2, 100))] * 2, jnp.zeros(100), 1, epsilon=1e-5), "rows of 100 elements"),
+        (
+            lambda: norm_backward(*[jnp.zeros((2, 16384), "bfloat16")] * 2, jnp.zeros(16384), 1, epsilon=1e-5),
+            "rows of 16384 elements",
+        ),
+        (
+            lambda: norm_backward(
+                *[jnp.zeros((2, 1024))] * 2, jnp.zeros(1024), 1, epsilon=1e-5, tuning=RowBackwardTuning(2, 3)
+            ),
+            "2 warpgroups do not share out 3 slots",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(run: Callable[[], Any], words: str) -> None:

@@ -193,9 +193,10 @@ def _norm_backward(
     """The gradients of the rows and of as many parameters: on Hopper in one stream of rows."""
     way = choices(None, None)[0]
     if not way.interpret and way.backend == "mosaic_gpu" and x.ndim > 1 and _streams(way.capability, x):
-        from typedpallas.kernels.gpu.rows_backward import norm_backward
+        from typedpallas.kernels.gpu.rows_backward import MOST_COLUMNS, norm_backward
 
-        return norm_backward(d_out, x, weight, sums, epsilon=epsilon)
+        if x.shape[-1] <= MOST_COLUMNS:
+            return norm_backward(d_out, x, weight, sums, epsilon=epsilon)
     return rows_backward.run(kernel, (d_out, x), weight, sums, _warps(16, x), epsilon=epsilon)
 
 

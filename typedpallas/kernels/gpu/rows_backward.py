@@ -26,6 +26,8 @@ from typedpallas.launching.mesh_kernel import Mesh, MeshKernel, kernel
 
 _REGISTERS = {1: (240, 40), 2: (232, 40)}
 """Registers of a thread that computes and of one that copies, by the number of warpgroups that compute."""
+MOST_COLUMNS = 8192
+"""Of a row: a warpgroup keeps a sum for each of them in registers."""
 _PART_LINES = 4
 """Of a row, as many as a warpgroup has in registers at once."""
 _SCRATCH_BYTES = 1024
@@ -36,10 +38,10 @@ _SCRATCH_BYTES = 1024
 class RowBackwardTuning:
     """What changes the speed alone."""
 
-    groups: int = 2
-    """Warpgroups that compute."""
-    stages: int = 3
-    """Slots of the rings."""
+    groups: int = 1
+    """Warpgroups that compute, one or two."""
+    stages: int = 2
+    """Slots of the rings; of two warpgroups each must find its rows in slots of its own."""
 
 
 def rms_norm_backward_kernel[T: tp.Float, N: Dim, A: Dim, W: Dim, S: Dim, G: Dim, P: Dim](
@@ -280,17 +282,20 @@ def norm_backward(
         tuning: unless given, what is fastest on an H200.
 
     Raises:
-        LaunchError: the rows are none that `lines` takes.
+        LaunchError: the rows are none that `lines` takes, or longer than `MOST_COLUMNS`.
     """
     found = lines(x.shape[-1], x.dtype.itemsize)
-    if found is None:
+    chosen = tuning or default(x.dtype.itemsize, sums)
+    if found is None or x.shape[-1] > MOST_COLUMNS:
         raise LaunchError(f"rows of {x.shape[-1]} elements of {x.dtype.name} are none that this kernel takes")
+    if chosen.stages % chosen.groups:
+        raise LaunchError(f"norm_backward: {chosen.groups} warpgroups do not share out {chosen.stages} slots")
     flat, gradients = x.reshape(-1, *found), d_out.reshape(-1, *found)
-    run = launch(flat, sums, epsilon, tuning or default(x.dtype.itemsize))
+    run = launch(flat, sums, epsilon, chosen)
     d_x, *parts = run(gradients, flat, weight.astype(jnp.float32).reshape(found))
     return d_x.reshape(x.shape), *(part.sum(axis=(0, 1)).reshape(-1) for part in parts)
 
 
-def default(itemsize: int) -> RowBackwardTuning:
-    """What fits the memory with the longest rows. ``itemsize`` in bytes."""
-    return RowBackwardTuning(groups=2, stages=4) if itemsize <= 2 else RowBackwardTuning(groups=1, stages=2)
+def default(itemsize: int, sums: int) -> RowBackwardTuning:
+    """What fits the memory with the longest rows: a second warpgroup gained nothing. ``itemsize`` in bytes."""
+    return RowBackwardTuning(stages=4 if itemsize <= 2 and sums > 1 else 2)
