@@ -45,6 +45,11 @@ class CopyNotWaited(Rule):
     may cover several copies. What is left when the kernel ends, or when the semaphore's scope does, stops the core
     ("semaphore has a nonzero value upon exit") or lets a copy write to memory that is somebody else's by then.
 
+    Where a start or a wait hangs on data, each way that the kernel tells apart is followed by itself: a copy that is
+    left wherever a condition holds, or wherever a loop makes turns, is refused with a number for which it happens;
+    one that is left for some numbers alone stays open. A copy to another device is waited for twice: by
+    `wait_send` where it starts, by `wait_recv` where it comes, which is every device since all run the same.
+
     On GPUs a copy out of shared memory must have been waited for with ``wait_smem_to_gmem`` when the kernel ends, for
     the memory may be another block's then, and somebody must wait at the barrier of a copy into it. An H200 waits by
     itself (10 runs of 40,000 blocks, no wrong element), which nobody promises: that stays open.

@@ -41,6 +41,9 @@ class CopyWaitedTwice(Rule):
     A wait takes the bytes of its destination off the semaphore, and blocks until they are there. A second wait
     for one copy, a wait for a copy that was not started, or one with a larger destination never ends.
 
+    A wait that comes always for a copy that is started only where data say so hangs where they do not; that is
+    refused with the number. What comes from other devices is as much, on average, as each of them sends.
+
     On GPUs each wait at a barrier is for one more of its phases.
 
     Machines: TPU; GPU (Mosaic GPU). Source: JAX's interpret modes hang there, as the chips do.
