@@ -61,7 +61,7 @@ class AttentionTuning:
 
 
 def default(queries: int, keys: int, head_dim: int, causal: bool, everywhere: bool = False) -> AttentionTuning:
-    """Fast on an H200 where it fits: wide heads, short and odd lengths take smaller blocks.
+    """Fast on an H200 where it fits: wide heads, short and odd lengths take smaller blocks. Pairs were timed at 128.
 
     ``everywhere``: every block of scores is masked, which takes registers.
     """
@@ -69,7 +69,7 @@ def default(queries: int, keys: int, head_dim: int, causal: bool, everywhere: bo
     groups = 1 if wide or queries % 128 else 2
     if wide or keys % 128 or keys <= 1024 or everywhere:
         return AttentionTuning(groups=groups, block_k=64, stages=2 if wide else 4)
-    paired = not causal and queries % 256 == 0
+    paired = not causal and head_dim == 128 and queries % 256 == 0
     return AttentionTuning(groups=groups, take_turns=causal or (not paired and keys <= 8192), paired=paired)
 
 
