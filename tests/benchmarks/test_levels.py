@@ -4,6 +4,7 @@ import pytest
 
 import typedpallas as tp
 from benchmarks.agreement.judge import draw
+from benchmarks.levels import dims
 from benchmarks.levels.checking import checked
 from benchmarks.levels.emit import annotated
 from benchmarks.levels.judge import Error, Judgement, Subject, traced, verdict
@@ -33,6 +34,14 @@ def test_the_levels_agree_on_a_sample(tmp_path):
         for b in plain
     ]
     assert [set(v.traced) for v in found] == same, "annotations changed what a kernel does"
+
+
+def test_the_levels_agree_on_slices_by_dims(tmp_path):
+    subjects = checked(list(dims.subjects(range(12))), "tpu-v5e", tmp_path)
+    found = [verdict(s, traced(s.source, s.name, "tpu-v5e")) for s in subjects]
+    assert [v.contradictions for v in found] == [()] * len(found)
+    assert {"proved", "refuted", "open"} <= {said for v in found for said in v.slices}
+    assert any("unaligned-slice" in v.refuted_at for v in found)
 
 
 _OUT_OF_RANGE = """
@@ -78,9 +87,18 @@ def test_anything_less_than_a_proof_is_none(refuted, said):
 
 @pytest.mark.parametrize(
     ("code", "style", "count"),
-    [("shape-mismatch", "literal", 1), ("shape-mismatch", "generic", 0), ("arg-type", "generic", 1)],
+    [
+        ("shape-mismatch", "literal", 1),
+        ("shape-mismatch", "generic", 0),
+        ("arg-type", "generic", 1),
+        ("unaligned-slice", "literal", 1),
+        ("unaligned-slice", "generic", 1),
+    ],
 )
 def test_an_error_on_what_the_trace_takes_is_a_contradiction(code, style, count):
-    """But a kernel that is generic in its dims may be wrong for other sizes than those it was launched with."""
+    """But a kernel that is generic in its dims may be wrong for other sizes than those it was launched with.
+
+    Starts of slices are refused where that holds for all sizes.
+    """
     subject = Subject("planted", style, _RIGHT, errors=(Error(1, code, "said"),))
     assert len(verdict(subject, traced(_RIGHT, "planted", "tpu-v5e")).contradictions) == count
