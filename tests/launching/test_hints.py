@@ -12,10 +12,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 import typedpallas as tp
-from typedpallas import Dim, In, Multiple, Out, Scratch, f32
+from typedpallas import Dim, In, Multiple, Out, Scratch, f32, i32
 from typedpallas.compilers.ambient import target_context
 from typedpallas.launching import Launch
-from typedpallas.tpu import HBM, VMEM
+from typedpallas.tpu import HBM, SMEM, VMEM
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.guard import CheckerFault
 from typedpallas.tracing.ranges import promises
@@ -99,6 +99,59 @@ def operations(launch: Launch) -> list[str]:
 
     with target_context(TARGET):
         return inside(jax.make_jaxpr(lambda x: launch(x, BM=16))(X))
+
+
+def _turned(k: Any, at: Any, x: Any, out: Any, buffer: Any) -> Any:
+    tp.tpu.sync_copy(x.at[pl.ds(at, 16), :], buffer)
+    out[...] += buffer[...]
+    return at + 16
+
+
+CARRIED: dict[str, Callable[..., Any]] = {
+    "turns": lambda s, *refs: lax.fori_loop(0, 4, lambda k, at: _turned(k, at, *refs), 0),
+    "turns that data decides": lambda s, *refs: lax.fori_loop(0, s[0], lambda k, at: _turned(k, at, *refs), s[1] * 8),
+    "while": lambda s, *refs: lax.while_loop(
+        lambda at: at < 64, lambda at: _turned(0, at, *refs), pl.program_id(0) * 16
+    ),
+    "turns in turns": lambda s, *refs: lax.fori_loop(
+        0, 2, lambda j, at: lax.fori_loop(0, 2, lambda k, at: _turned(k, at, *refs), at), 0
+    ),
+}
+
+
+@pytest.mark.parametrize("loop", CARRIED.values(), ids=CARRIED)
+def test_what_a_loop_carries_is_promised_in_its_body(loop: Callable[..., Any]) -> None:
+    def stream[BM: Multiple[L[8]], M: Dim, N: Multiple[L[256]]](
+        s: In[SMEM, i32, L[2]],
+        x: In[HBM, f32, M, N],
+        out: Out[VMEM, f32, BM, N],
+        buffer: Scratch[VMEM, f32, BM, N],
+    ) -> None:
+        out[...] = jnp.zeros_like(out)
+        loop(s, x, out, buffer)
+
+    launch = tp.launch(stream, "2, M N -> (i BM) N", grid="i", dims={"i": 2})
+    numbers = jax.ShapeDtypeStruct((2,), jnp.int32)
+    assert launch.check(numbers, X, target=TARGET, BM=16).ok
+    launch.compile(numbers, X, target=TARGET, BM=16)
+
+
+def test_sizes_and_both_axes_are_promised() -> None:
+    def kernel(
+        s: In[SMEM, i32, L[2]],
+        x: In[HBM, f32, L[64], L[256]],
+        out: Out[VMEM, f32, L[8], L[128]],
+        buffer: Scratch[VMEM, f32, L[64], L[256]],
+    ) -> None:
+        rows = jnp.maximum(s[0] * 8, 8)
+        tp.tpu.sync_copy(x.at[pl.ds(0, rows), :], buffer.at[pl.ds(0, rows), :])
+        i = jnp.maximum(pl.program_id(0), 0)
+        out[...] = buffer[pl.ds(jnp.maximum(i * 8, 0), 8), pl.ds(jnp.maximum(i * 128, 0), 128)]
+
+    launch = tp.launch(kernel, "2, 64 256 -> (i 8) 128", grid="i", dims={"i": 2})
+    numbers = jax.ShapeDtypeStruct((2,), jnp.int32)
+    assert launch.check(numbers, X, target=TARGET).ok
+    launch.compile(numbers, X, target=TARGET)
 
 
 MAKERS = {"pick": picked, "stream": streamed}

@@ -228,7 +228,7 @@ def _while(walk: Walk, eqn: Any, frame: Frame) -> None:
         counter = inputs[number]
         assert counter is not None
         path = replace(path, conditions=(*path.conditions, Condition(terms.apply("lt", counter, most), 1, 1)))
-        inputs[number] = terms.opaque(terms.apply("min", counter, terms.apply("sub", most, terms.const(1))))
+        inputs[number] = terms.opaque(terms.apply("min", counter, _last(walk, counter, most)))
     operands = [*outer[of_test:], *carried]
     entered = frame.entered(terms, body.invars, operands, path)
     results = _turned(walk, body, entered, body.invars[of_body:], starts, inputs)
@@ -237,6 +237,15 @@ def _while(walk: Walk, eqn: Any, frame: Frame) -> None:
         for start, stride, result in zip(starts, strides, results, strict=True)
     ]
     frame.store(eqn.outvars, after)
+
+
+def _last(walk: Walk, counter: Term, most: Term) -> Term:
+    """The last number below ``most`` that a counter can reach: of those that it steps on, where the end is known."""
+    terms, known = walk.terms, bounds(counter, {})
+    if most.const is None or known.step == 0:
+        return terms.apply("sub", most, terms.const(1))
+    last = most.const - 1
+    return terms.const(last - (last - known.rest) % known.step)
 
 
 def _limit(
