@@ -8,9 +8,12 @@ import jax.numpy as jnp
 import pytest
 
 import typedpallas as tp
+from benchmarks import ledger
+from benchmarks.real_kernels.judge import described
 from benchmarks.tpu_kernels import CHIPS, FLOATS_ALONE, KERNELS
 from typedpallas import compilers
 from typedpallas.compilers.ambient import target_context
+from typedpallas.launching import checks
 
 COVERED = {name for name in KERNELS if f"{name}, gradients" in KERNELS}
 """Forward kernels that the gradients run too."""
@@ -38,6 +41,9 @@ def test_where_kernels_are_taken(name: str, target: str) -> None:
     try:
         if target in kernel.targets:
             tp.compile(kernel.ours, *arrays, target=target)
+            with described(target), checks.left_to_the_compiler():
+                outside = [row for row in ledger.rows(name, kernel.ours, arrays, target) if not row.inside]
+            assert not outside, "what the kernel takes of VMEM was not foretold"
             return
         with pytest.raises(tp.PlacementError, match=kernel.reason):
             tp.compile(kernel.ours, *arrays, target=target)

@@ -84,6 +84,8 @@ def _temporaries(jaxpr: Any, target: TpuTarget) -> list[MemoryItem]:
     if alive > largest:
         largest, how = alive, "up to all values that wait at once"
     largest += split
+    if target.generation <= _LAST_OF_32_BITS:
+        largest += sum(_filled_up(eqn) for eqn in _dots(jaxpr))
     return (
         [MemoryItem(name="temporaries", low=0, high=largest, how=how, temporary=True, usual=usual)] if largest else []
     )
@@ -91,14 +93,36 @@ def _temporaries(jaxpr: Any, target: TpuTarget) -> list[MemoryItem]:
 
 def _products(jaxpr: Any) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """Shape and bits of every matrix product's result, and the bytes of the parts that its operands split into."""
+    for eqn in _dots(jaxpr):
+        shape = jaxapi.shape_of(eqn.outvars[0].aval)
+        bits = bits_of(jaxapi.dtype_name(eqn.outvars[0].aval))
+        if shape is not None and bits is not None and None not in shape:
+            yield tuple(extent or 0 for extent in shape), bits, _split(eqn)
+
+
+def _dots(jaxpr: Any) -> Iterator[Any]:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "dot_general":
-            shape = jaxapi.shape_of(eqn.outvars[0].aval)
-            bits = bits_of(jaxapi.dtype_name(eqn.outvars[0].aval))
-            if shape is not None and bits is not None and None not in shape:
-                yield tuple(extent or 0 for extent in shape), bits, _split(eqn)
+            yield eqn
         for inner in jaxapi.inner_jaxprs(eqn):
-            yield from _products(inner)
+            yield from _dots(inner)
+
+
+_SQUARE = 128
+"""Rows and columns of a matrix unit."""
+
+
+def _filled_up(eqn: Any) -> int:
+    """What the old chips may put beside a product: its second operand in whole squares of words, or one square.
+
+    Asked of libtpu 0.0.48.1 for v2 and v3: an operand of 16 rows takes 56 KiB more than it holds; whole squares take
+    from none to 52 KiB for each product, and kernels of several products as much more.
+    """
+    shape, least = jaxapi.shape_of(eqn.invars[1].aval), _SQUARE * _SQUARE * 4
+    if shape is None or len(shape) != 2 or None in shape:
+        return least
+    rows, columns = (up(extent or 0, _SQUARE) for extent in shape)
+    return max(least, rows * columns * 4 - ledger_values.bytes_of(eqn.invars[1]))
 
 
 def _split(eqn: Any) -> int:
