@@ -22,6 +22,9 @@ _MORE = ("reverse", "num_keys", "y", "rounding_method")
 _LONGEST = 120
 _ALIKE = {"h200": "h100"}
 """Targets for which the compiler of another makes the same code."""
+_ASKED = ("float32", "int32")
+_NO_LOWERING = "Unimplemented primitive"
+"""What Pallas says where it has nothing for an operation, of whatever type."""
 _OF_INTEGERS = frozenset(["and", "or", "xor", "not", "clz", "population_count", "shift_left", "shift_right_logical"])
 """Operations that no floating type has anywhere."""
 
@@ -46,11 +49,24 @@ def refusal(event: Applied | Access, context: Context) -> Refusal | None:
         return None
     rows = _of_target(context.target)
     name = f"get {event.ref.dtype}" if isinstance(event, Access) else key(event)
-    if name not in rows:
+    name = next((other for other in (name, *_same_answer(name, rows)) if other in rows), "")
+    if not name:
         return None
     taken = (kind for kind, other in _on_32_bits(name) if other != name and other not in rows)
     asked = _asked_version()
     return Refusal(rows[name], next(taken, None), asked == _installed(), asked)
+
+
+def _same_answer(name: str, rows: Mapping[str, str]) -> Iterator[str]:
+    """Keys that have the answer for a type that was not asked about.
+
+    What no type has, this one has not; words are looked up as words, whatever their sign.
+    """
+    operation, _, types = name.partition(" ")
+    if operation.startswith("gather") and types.startswith("uint32"):
+        yield f"{operation} int32"
+    if "," not in types and " -> " not in types:
+        yield from (other for kind in _ASKED if _NO_LOWERING in rows.get(other := f"{operation} {kind}", ""))
 
 
 def _of_target(target: Target) -> Mapping[str, str]:
@@ -118,14 +134,19 @@ def _variant(event: Applied) -> str:
 
 
 def _gathered(event: Applied) -> str:
-    """The axis that a lookup like `jnp.take_along_axis` follows."""
+    axis = looked_up(event)
+    return "other" if axis is None else str(axis)
+
+
+def looked_up(event: Applied) -> int | None:
+    """The axis that a lookup like `jnp.take_along_axis` follows, counted from the last; none of any other gather."""
     numbers = event.parameters.get("dimension_numbers")
     rank = len(event.operands[0].shape)
     batched = set(getattr(numbers, "operand_batching_dims", ()))
     along = tuple(getattr(numbers, "start_index_map", ()))
     if len(along) == 1 and batched == set(range(rank)) - {along[0]}:
-        return str(along[0] - rank)
-    return "other"
+        return int(along[0]) - rank
+    return None
 
 
 def _single_columns(event: Applied) -> bool:

@@ -4,6 +4,7 @@ from benchmarks.agreement.case import Case
 from benchmarks.agreement.families.accumulate import Accumulate, GpuAccumulate
 from benchmarks.agreement.families.blocks import Blocks, GpuBlocks
 from benchmarks.agreement.families.capacity import Capacity
+from benchmarks.agreement.families.constructs import Constructs
 from benchmarks.agreement.families.copies import Copies
 from benchmarks.agreement.families.guarded import Guarded
 from benchmarks.agreement.families.matmuls import Matmul
@@ -37,5 +38,6 @@ _ALL = (
     MosaicPipeline,
     Pipelines,
     Guarded,
+    Constructs,
 )
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
