@@ -15,7 +15,8 @@ from typedpallas_mypy.handlers import scoped
 from typedpallas_mypy.handlers.body_counts import Counts, Op
 from typedpallas_mypy.handlers.body_flights import Flight, Use
 from typedpallas_mypy.handlers.body_made import Copy, copy_made
-from typedpallas_mypy.handlers.body_paths import Key, Paths, Starved, TooManyPathsError, sign
+from typedpallas_mypy.handlers.body_paths import Key, Paths, Starved, TooManyPathsError
+from typedpallas_mypy.handlers.body_steps import sign
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_source import Source
 
@@ -121,9 +122,9 @@ def _never_more(paths: Paths, key: Key) -> bool:
 
 
 def _left(paths: Paths) -> Iterator[Op]:
-    """Starts after which, on every path, something is left at the end, and that no other step can take away."""
+    """Starts that some step surely makes, after which on every path something is left that no other takes away."""
     seen: set[n.Node] = set()
-    for end in paths.ends:
+    for end in (end for end in paths.ends if end.steps):
         for op in end.started:
             key = paths.key(op)
             if op.place in seen:

@@ -7,7 +7,7 @@ anybody may wait for it, and its semaphore is not followed at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -15,6 +15,7 @@ from mypy import nodes as n
 
 from typedpallas import dtypes
 from typedpallas.dims import Size
+from typedpallas.events import RefFact
 from typedpallas.records import record
 from typedpallas_mypy.handlers.body_made import Copy, copy_made
 from typedpallas_mypy.handlers.body_runs import Runs, bound_to
@@ -121,6 +122,7 @@ class Counts:
 
     def _copy(self, copy: Copy) -> None:
         above = self.body.parents[copy.call]
+        self._understand(copy.semaphore)
         if function_name(copy.call).rpartition(".")[2] != "copy":
             seen = self._follow(copy, copy.call)
         elif seen := isinstance(above, n.WithStmt):
@@ -229,20 +231,37 @@ class Counts:
     def _bytes(self, copy: Copy) -> Size:
         """What a copy moves: bytes where the shape is known, else a name of its own."""
         for end in (copy.target, copy.source):
-            kind = self.source.type_of(end)
-            ref = self.source.types.ref(kind) if kind is not None else None
-            if ref is not None and ref.shape is not None and None not in ref.shape and ref.dtype is not None:
-                marker = dtypes.from_jax_name(ref.dtype)
-                if marker is not None and marker.bits % 8 == 0:
-                    total = Size.of(marker.bits // 8)
-                    for dim in ref.shape:
-                        total = total * (dim if dim is not None else 1)
-                    return total
+            size = self._selected(end, copy.given) or self._typed(end)
+            if size is not None:
+                return size
         found = self.part(copy.target, copy.given)
         if found is not None and None not in found[1].axes:
             return Size.of(f"#{found[0].name}{found[1].axes}")
         given = [words(value, self.stable) for value in copy.given.values()]
         return Size.of(f"#{id(copy.call)}{given}" if None not in given else f"#{id(copy.given)}")
+
+    def _selected(self, end: n.Expression, given: Given) -> Size | None:
+        """The bytes of ``buffer.at[0]``: what is left of the buffer's own shape where numbers take axes away."""
+        found = self.part(end, given)
+        base: Any = end
+        while isinstance(base, n.IndexExpr | n.MemberExpr):
+            base = base.base if isinstance(base, n.IndexExpr) else base.expr
+        base = given.get(base.node, base) if isinstance(base, n.NameExpr) and base.node is not None else base
+        ref = self._ref(base)
+        if found is None or ref is None or ref.shape is None or len(found[1].axes) > len(ref.shape):
+            return None
+        if not all(axis is not None and (axis == "" or axis.isdigit()) for axis in found[1].axes):
+            return None
+        gone = [bool(axis) for axis in found[1].axes] + [False] * len(ref.shape)
+        return _bytes_of([dim for dim, taken in zip(ref.shape, gone, strict=False) if not taken], ref.dtype)
+
+    def _typed(self, end: n.Expression) -> Size | None:
+        ref = self._ref(end)
+        return None if ref is None or ref.shape is None else _bytes_of(ref.shape, ref.dtype)
+
+    def _ref(self, expression: n.Expression) -> RefFact | None:
+        kind = self.source.type_of(expression)
+        return self.source.types.ref(kind) if kind is not None else None
 
     # ---------------------------------------------------------------- what goes out of sight
 
@@ -264,3 +283,15 @@ class Counts:
             if isinstance(node, n.NameExpr) and node.node in self._own and node not in self._understood:
                 assert isinstance(node.node, n.Var)
                 self._escaped.add(node.node)
+
+
+def _bytes_of(shape: Sequence[Size | None], dtype: str | None) -> Size | None:
+    marker = dtypes.from_jax_name(dtype) if dtype is not None else None
+    if marker is None or marker.bits % 8 or not marker.bits:
+        return None
+    total = Size.of(marker.bits // 8)
+    for dim in shape:
+        if dim is None:
+            return None
+        total = total * dim
+    return total

@@ -20,12 +20,15 @@ from typedpallas_mypy.handlers import calls_uses
 from typedpallas_mypy.handlers.body_counts import Counts, Op
 from typedpallas_mypy.handlers.body_flights import End, Flights, Use
 from typedpallas_mypy.handlers.body_runs import LATER, is_loop, runs
+from typedpallas_mypy.handlers.body_steps import Step, Steps, sign
 from typedpallas_mypy.handlers.body_text import WHOLE, Given, Region, condition, region, words
 from typedpallas_mypy.handlers.body_tree import Body
-from typedpallas_mypy.handlers.calls_source import arguments
+from typedpallas_mypy.handlers.calls_source import arguments, function_name
 
+_STEPS: Final[tuple[Step, ...]] = ("first", "last")
 _MOST_PATHS: Final = 64
 _DEPTH: Final = 8
+_BOUNDS: Final = 2
 _NONE: Final = Size.of(0)
 
 
@@ -47,11 +50,13 @@ class State:
     lost: set[n.Var] = field(default_factory=set)
     """Semaphores of which nothing is known any more."""
     started: list[Op] = field(default_factory=list)
+    steps: frozenset[Step] = frozenset(("first", "last"))
+    """The steps, of any grid, that surely go this way."""
 
     def copied(self) -> State:
         """A state that goes its own way from here."""
         flights, answers = self.flights.copied(), dict(self.answers)
-        return State(dict(self.balance), flights, answers, set(self.lost), list(self.started))
+        return State(dict(self.balance), flights, answers, set(self.lost), list(self.started), self.steps)
 
 
 @record(frozen=True)
@@ -67,12 +72,19 @@ class Tally:
     """How often a place was reached, and on how many paths something was wrong there."""
 
     reached: int = 0
+    surely: bool = False
+    """Whether some step of any grid surely comes here."""
     wrong: list[Use | Starved] = field(default_factory=list)
+
+    def reach(self, state: State) -> None:
+        """Note one path."""
+        self.reached += 1
+        self.surely = self.surely or bool(state.steps)
 
     @property
     def always(self) -> bool:
-        """Whether it was wrong on every path."""
-        return bool(self.wrong) and len(self.wrong) == self.reached
+        """Whether it was wrong on every path, and one of them is surely gone."""
+        return self.surely and bool(self.wrong) and len(self.wrong) == self.reached
 
 
 class Paths:
@@ -85,6 +97,7 @@ class Paths:
     def __init__(self, body: Body, counts: Counts) -> None:
         self.body = body
         self.counts = counts
+        self._steps = Steps(counts.source)
         self.tallies: dict[tuple[n.Node, ...], Tally] = {}
         """By the place, and the calls of inner functions that lead there."""
         self._followed = counts.followed
@@ -147,7 +160,8 @@ class Paths:
             return self._if(node, states)
         if isinstance(node, n.ForStmt | n.WhileStmt):
             states = self._visit(node.expr, states)
-            return self._visit(node.else_body, self._loop(node.body, states))
+            turns = isinstance(node, n.ForStmt) and self._turns(node.expr)
+            return self._visit(node.else_body, self._loop(node.body, states, turns))
         if isinstance(node, n.WithStmt):
             return self._with(node, states)
         if isinstance(node, n.Decorator):
@@ -166,11 +180,13 @@ class Paths:
         """The paths on which a test holds, and those on which it does not."""
         question, wanted = condition(test, self.counts.stable)
         sides: dict[bool, list[State]] = {True: [], False: []}
+        holds = {step: self._steps.holds(test, step) for step in _STEPS}
         for state in states:
             for answer in (True, False):
                 if state.answers.get(question, answer) is answer:
                     side = state.copied()
                     side.answers[question] = answer
+                    side.steps = frozenset(step for step in state.steps if holds[step] is (answer is wanted))
                     sides[answer].append(side)
         return sides[wanted], sides[not wanted]
 
@@ -197,7 +213,7 @@ class Paths:
         if runs(call) == "when":
             taken, left = self._fork(call.args[0], states)
             return self._call(block, taken) + left
-        return self._loop(block, states) if runs(call) == "loop" else self._call(block, states)
+        return self._loop(block, states, self._turns(call)) if runs(call) == "loop" else self._call(block, states)
 
     # ---------------------------------------------------------------- calls
 
@@ -213,7 +229,7 @@ class Paths:
         if is_loop(call):
             for argument in call.args:
                 block = self._block(argument)
-                states = states if block is None else self._loop(block, states)
+                states = states if block is None else self._loop(block, states, self._turns(call))
             return states
         block = self._block(call.callee)
         if block is None:
@@ -244,13 +260,26 @@ class Paths:
             return None
         return function.body if function in self.body.parents else None
 
-    def _loop(self, block: n.Block, states: list[State]) -> list[State]:
+    def _turns(self, loop: n.Expression) -> bool:
+        """Whether a loop surely has a turn: its bounds are there to read."""
+        if not isinstance(loop, n.CallExpr) or not loop.args or len(loop.args) < len(loop.arg_kinds):
+            return False
+        name = function_name(loop).rpartition(".")[2]
+        single = name == "range" and len(loop.args) == 1
+        if name not in ("range", "loop", "fori_loop") or (len(loop.args) < _BOUNDS and not single):
+            return False
+        size = self.counts.source.size
+        lower, upper = (Size.of(0), size(loop.args[0])) if single else (size(loop.args[0]), size(loop.args[1]))
+        return lower is not None and upper is not None and sign(upper - lower) == 1
+
+    def _loop(self, block: n.Block, states: list[State], turns: bool) -> list[State]:
         """One turn, from no knowledge of earlier ones; what it does not undo is unknown afterwards."""
         pools = self._operated(block)
         self._looping.append(pools)
         for state in states:
             state.flights.forget(pools)
             inner = state.copied()
+            inner.steps = state.steps if turns else frozenset()
             inner.balance = {key: count for key, count in inner.balance.items() if key[0] not in pools}
             for end in self._call(block, [inner]):
                 state.lost |= end.lost
@@ -275,7 +304,7 @@ class Paths:
         key = self.key(op)
         tally = self._tally(place or op.place)
         for state in states:
-            tally.reached += 1
+            tally.reach(state)
             there = state.balance.get(key, _NONE)
             if op.act in ("start", "signal"):
                 use = state.flights.start(op, *self._ends(op)) if op.copy is not None else None
@@ -313,18 +342,10 @@ class Paths:
         where = region(access.index, self.counts.stable, self._given)
         tally = self._tally(access)
         for state in states:
-            tally.reached += 1
+            tally.reach(state)
             use = state.flights.use(variable, where, "load" if how == "load" else "store", access)
             if use is not None:
                 tally.wrong.append(use)
-
-
-def sign(size: Size) -> int | None:
-    """1 or -1 for what is certainly more or less than nothing, 0 for nothing; names stand for at least one."""
-    if not size.terms:
-        return 0
-    signs = {1 if count > 0 else -1 for _, count in size.terms}
-    return signs.pop() if len(signs) == 1 else None
 
 
 def _is_exact(element: Region) -> bool:
