@@ -153,12 +153,13 @@ class Types:
         if base is None or len(base.args) < 2:
             return None
         direction = names.direction(own.type) if isinstance(own, Instance) else None
-        dtype = self.dtype(base.args[1])
+        space, dtype = self.space(base.args[0]), self.dtype(base.args[1])
+        unclear = space is None and dtype is None  # perhaps a semaphore, whose first dim stands where a type does
         return RefParts(
             base=base,
-            space=self.space(base.args[0]),
+            space=space,
             dtype=dtype if isinstance(dtype, str) else None,
-            shape=self.shape(base.args[2:]),
+            shape=None if unclear else self.shape(base.args[2:]),
             direction=direction or "ref",
             parameter=dtype if isinstance(dtype, TypeVarType) else None,
         )

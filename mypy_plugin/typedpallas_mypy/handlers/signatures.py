@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mypy.expandtype import expand_type
 from mypy.nodes import Expression
 from mypy.plugin import FunctionSigContext, MethodSigContext
 from mypy.types import (
@@ -218,10 +219,12 @@ class _Solving:
                 return self._put_sum(proper)
             return proper.copy_modified(args=[self.put(argument) for argument in proper.args])
         if isinstance(proper, TupleType):
-            return proper.copy_modified(items=[self.put(item) for item in proper.items])
+            fallback = self.put(proper.partial_fallback)
+            assert isinstance(fallback, Instance)
+            return proper.copy_modified(fallback=fallback, items=[self.put(item) for item in proper.items])
         if isinstance(proper, UnionType):
             return UnionType([self.put(item) for item in proper.items])
-        return kind
+        return expand_type(kind, self.solution)
 
     def _put_sum(self, formal: Instance) -> Type:
         wanted = self._substituted(formal)

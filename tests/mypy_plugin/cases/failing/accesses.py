@@ -97,3 +97,8 @@ def bounds(x: In[VMEM, f32, L[8], L[128]], o: Out[VMEM, f32, L[8], L[128]], k: A
     o[pl.ds(0, 4), :] = x[pl.ds(0, 4, stride=2), :]
     rows = pl.ds(5, 4)
     o[rows, :] = x[pl.ds(0, 4), :]  # E: index-out-of-bounds
+
+
+def unclear(sem: Scratch[NoSuchSpace, L[2]], x: In[VMEM, f32, L[8], L[128]]) -> None:  # E: name-defined
+    sem.at[1]
+    x[...]
