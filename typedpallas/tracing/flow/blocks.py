@@ -28,15 +28,22 @@ class Blocks:
         Raises:
             NotFollowed: the index map is too long to walk.
         """
-        jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
-        if id(operand) not in self._plain:
-            self._plain[id(operand)] = _plain(jaxpr, len(ids))
-        plain = self._plain[id(operand)]
+        plain = self._plainly(operand, len(ids))
         if plain is not None:
             return [ids[part] if isinstance(part, int) else part for part in plain]
+        jaxpr = jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr)
         inner = Run(unroll=0, budget=_BUDGET, extents=self._extents, ids=ids, plans=self._plans)
         data = [PLAIN] * (len(jaxpr.invars) - len(ids))
         return [bound.number for bound in inner.inner(jaxpr, [*(Bound(number) for number in ids), *data])]
+
+    def is_plain(self, operand: Operand, axes: int) -> bool:
+        """Whether an index is made of numbers and of ids of these many axes as they are."""
+        return self._plainly(operand, axes) is not None
+
+    def _plainly(self, operand: Operand, axes: int) -> Sequence[Number | int] | None:
+        if id(operand) not in self._plain:
+            self._plain[id(operand)] = _plain(jaxapi.open_jaxpr(operand.mapping.index_map_jaxpr), axes)
+        return self._plain[id(operand)]
 
 
 def _plain(jaxpr: Any, axes: int) -> Sequence[Number | int] | None:

@@ -1,6 +1,7 @@
 """Walk a kernel over its grid: step by step, or by the first step along an axis, those between, and the last."""
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from typedpallas.tracing.flow.memo import Memo
 from typedpallas.tracing.flow.numbers import Number, Stepped, exact
 from typedpallas.tracing.flow.run import NotFollowed, Run
 from typedpallas.tracing.flow.segments import Segments
+from typedpallas.tracing.flow.settled import Settled
 from typedpallas.tracing.flow.state import Bound, Buffer, Ids
 from typedpallas.tracing.walk import KernelCall, Operand
 
@@ -63,6 +65,10 @@ class Grid:
     steps: int = 0
     """How many there are, where each is walked by itself: then a walk that will not do for all is soon given up."""
     _done: int = 0
+    _spoiled: bool = False
+    """Whether some block was written back with garbage in it."""
+    _alike: frozenset[int] = frozenset()
+    """Axes along which steps do the same."""
     _ticked: int | None = None
     _memo: Memo = field(init=False)
     _blocks: Blocks = field(init=False)
@@ -74,6 +80,7 @@ class Grid:
     def walk(self) -> None:
         """All of the grid, then what is left over."""
         self._bind()
+        self._alike = self._unread()
         self._axis(0, ())
         last = self._ids_at_end()
         for window in self.windows:
@@ -82,6 +89,15 @@ class Grid:
         for buffer in self.run.buffers.values():
             if buffer.role == "semaphore" and buffer.number in self.run.state.counts:
                 flow_copies.leak(self.run, buffer)
+
+    def _unread(self) -> frozenset[int]:
+        """The axes whose ids make no difference but to which blocks windows hold, and to those plainly."""
+        if self.partial or not all(
+            self._blocks.is_plain(window.operand, len(self.extents)) for window in self.windows
+        ):
+            return frozenset()
+        seen = [axis for axis in range(len(self.extents)) if axis not in self.hidden]
+        return frozenset(range(len(self.extents))) - {seen[k] for k in self._memo.axes if k < len(seen)}
 
     def _ids_at_end(self) -> Ids:
         return tuple((segments[-1][1],) * 2 for segments in self.segments)
@@ -144,11 +160,25 @@ class Grid:
         if axis == len(self.extents):
             self._step(ids)
             return
-        for low, high in self.segments[axis]:
+        entered: Settled | None = None
+        segments = self.segments[axis]
+        for turn, (low, high) in enumerate(segments):
             if low == high:
-                self._tick(axis, (low, high), ids, first=low == self.segments[axis][0][0])
+                self._tick(axis, (low, high), ids, first=turn == 0)
             else:
                 self._between(axis, (low, high), ids)
+            left = self._settled() if axis in self._alike else None
+            if left is not None and entered is not None and left.same(entered):
+                self._done += (len(segments) - turn - 1) * math.prod(map(len, self.segments[axis + 1 :]))
+                return  # from here on each turn does what the last one did
+            entered = left
+
+    def _settled(self) -> Settled | None:
+        """What the next turn starts from; none where more than that tells turns apart."""
+        state = self.run.state
+        if self._spoiled or state.counts or state.flights or state.origins or self.run.naming is not None:
+            return None
+        return Settled(dict(state.cells), len(self.run.claims), len(self.run.tables))
 
     def _tick(self, axis: int, number: tuple[int, int], ids: Ids, first: bool) -> None:
         if not first:
@@ -246,6 +276,7 @@ class Grid:
         if cells.worst(held) < cells.SPOILED:
             self.meant.add(window.buffer.number)
             return
+        self._spoiled = True
         index = self._blocks.at(window.operand, ids)
         inside = self._inside(window, index)
         if inside is None:

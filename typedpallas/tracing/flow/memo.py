@@ -32,7 +32,8 @@ class Memo:
     """What steps of one walk did."""
 
     def __init__(self, jaxpr: Any) -> None:
-        self._axes = tuple(sorted(set(_axes(jaxpr))))
+        self.axes = tuple(sorted(set(_axes(jaxpr))))
+        """Whose ids the body asks for."""
         self._known: dict[Any, _Effect] = {}
 
     def walk(self, run: Run, jaxpr: Any, frame: Frame) -> None:
@@ -65,7 +66,7 @@ class Memo:
         for number, origin in state.origins.items():
             what = number, origin.buffer, id(origin.eqn), id(origin.mixed), origin.element, origin.past, origin.made
             origins.append((*what, _number(steps, origin.ids)))
-        read = tuple(exactly(run.ids[axis]) for axis in self._axes if axis < len(run.ids))
+        read = tuple(exactly(run.ids[axis]) for axis in self.axes if axis < len(run.ids))
         held = tuple((k, v if isinstance(v, int) else (v.shape, v.tobytes())) for k, v in state.cells.items())
         # The first two only grow and the tables only become fewer, so that their sizes tell them apart.
         sizes = len(run.starts), len(run.waited), len(run.tables)
