@@ -1,10 +1,13 @@
 """Run-time starts of narrow elements on TPU v2 and v3, where tiles of 8-bit arrays have 8 rows: rule and compiler."""
 
+import random
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from rules.sweeps_common import Kernel, refusal, refuted, samples, verdicts
 
 import typedpallas as tp
 
@@ -61,3 +64,42 @@ def test_starts_are_refused_as_by_the_compiler(target, kind, shape, dtype, step)
         assert error.kind == "refused"
         compiles = False
     assert (refuted, compiles) == (({"unaligned-slice"}, False) if step == 4 else (set(), True))
+
+
+def _from_data(choose: random.Random) -> Kernel:
+    """16-bit rows of at most 128 lanes, loaded, stored or copied from a start that only data tells."""
+    lead = choose.choice((None, None, 2))
+    rows, lanes = choose.choice((2, 4, 6, 8, 12, 16, 20, 32, 40, 64)), choose.choice((128, 128, 100, 64, 1, 127, 8))
+    shape = (*(() if lead is None else (lead,)), rows, lanes)
+    dtype, way = choose.choice(("bfloat16", "int16")), choose.choice(("load", "store", "copy in", "copy out"))
+    size = choose.choice([k for k in (1, 2, 3, 4, 8, 16) if k <= rows])
+    step, more = choose.choice((1, 2, 4, 8, 16)), choose.choice((0, 0, 0, 1, 2, 8))
+    placed = choose.choice(("scratch", "HBM" if way.startswith("copy") else "window"))
+
+    def kernel(s, x, o, whole, part):
+        rows_of = pl.ds(s[0] * step + more, size)
+        ref = (whole if placed == "scratch" or way == "store" else x).at[(*[slice(None)] * (len(shape) - 2), rows_of)]
+        if way == "load":
+            part[...] = ref[...]
+        elif way == "store":
+            ref[...] = part[...]
+        else:
+            pltpu.sync_copy(*((ref, part) if way == "copy in" else (part, ref)))
+        o[...] = jnp.zeros((8, 128), jnp.float32)
+
+    spec = pl.BlockSpec(shape, lambda: (0,) * len(shape)) if placed == "window" else _HBM
+    buffers = [pltpu.VMEM(shape, dtype), pltpu.VMEM((*shape[:-2], size, lanes), dtype)]
+    out = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    run = pl.pallas_call(kernel, out_shape=out, in_specs=[_SMEM, spec], scratch_shapes=buffers)
+    words = f"{way} of {size} rows from {step}*s + {more} of {placed} {shape} {dtype}"
+    return Kernel(words, run, (jax.ShapeDtypeStruct((1,), jnp.int32), jax.ShapeDtypeStruct(shape, dtype)))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v2", "tpu-v3"])
+def test_narrow_rows_of_few_lanes_from_starts_that_data_tells(target):
+    """350 such kernels were asked about once; this is a fresh dozen."""
+    for kernel in samples(12, _from_data):
+        found, words = verdicts(kernel, target), refusal(kernel, target)
+        assert words or not refuted(found), f"{kernel.words} on {target}: taken, but {found}"
+        assert found or not words, f"{kernel.words} on {target}: not noticed: {words[:300]}"
