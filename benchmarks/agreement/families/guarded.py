@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from benchmarks.agreement.simulate import Defect
 type Action = tuple[str, int, int, str]
 """What is done (``start``, ``wait``, ``use``), the slot, how many chunks ahead of the turn, under which condition."""
 
-_NUMBERS = range(13)
-"""What the number may be: what is right for each of these is right."""
+_NUMBERS, _EACH = range(13), range(6)
+"""What the number may be, and what each step's may be: what is right for all of these is right."""
 _CONDITIONS = ("n > 0", "n >= 1", "n > 2", "n >= 3", "n == 4", "n != 4", "n < 5", "n % 2 == 0", "n % 2 == 1", "")
 _TURNS = ("", "", "i + 1 < n", "i < n - 1", "i + 2 < n", "i > 0", "i >= 1", "n > 0")
 _SETUP = """
@@ -42,7 +43,8 @@ def _holds(condition: str, **numbers: int) -> bool:
 class Guarded(Case):
     """A sum of chunks that a loaded number chooses, on a TPU.
 
-    ``before``, ``turn`` (of a loop of ``n`` turns) and ``after`` are what is done, each under a condition on ``n``.
+    ``entry`` of a table is the number; where it is none each step has its own. ``before``, ``turn`` (of a loop of
+    ``n`` turns) and ``after`` are what is done, each under a condition on ``n``.
     """
 
     family: ClassVar[str] = "guarded"
@@ -50,7 +52,7 @@ class Guarded(Case):
 
     rows: int
     grid: int
-    entry: int
+    entry: int | None
     through: str
     shared: bool
     loop: bool
@@ -72,8 +74,8 @@ class Guarded(Case):
         before, turn, after = _loop(rng) if loop else (_straight(rng), (), ())
         return cls(
             rng.choice((8, 16)),
-            rng.choice((1, 1, 3)),
-            rng.randrange(3),
+            grid := rng.choice((1, 1, 3)),
+            rng.randrange(3) if grid == 1 or rng.random() < 0.5 else None,
             rng.choice(("", "", " * 2 // 2", " + 0 * table[0]")),
             rng.random() < 0.3,
             loop,
@@ -85,22 +87,33 @@ class Guarded(Case):
     @property
     def truth(self) -> Literal["right", "wrong", "sometimes"]:
         """Whether it is right for each number, or wrong wherever some condition goes one way or its loop turns."""
-        fails = {n for n in _NUMBERS if self._defect(n)}
+        found = {numbers: self._defect(numbers) for numbers in self._numbers()}
+        fails = {numbers for numbers, defect in found.items() if defect}
         if not fails:
             return "right"
         conditions = {action[3] for action in (*self.before, *self.after) if action[3]}
-        ways = [[n for n in _NUMBERS if _holds(c, n=n) is way] for c in conditions for way in (True, False)]
-        ways += [[n for n in _NUMBERS if n]] if self.loop else []
-        kinds = {n: self._defect(n).split(":")[0] for n in fails}
-        if any(way and fails.issuperset(way) and len({kinds[n] for n in way}) == 1 for way in ways):
+        ways = [
+            [ns for ns in found if any(_holds(c, n=n) is w for n in ns)] for c in conditions for w in (True, False)
+        ]
+        ways += [[numbers for numbers in found if any(numbers)]] if self.loop else []
+        if any(way and fails.issuperset(way) and len({found[n].split(":")[0] for n in way}) == 1 for way in ways):
             return "wrong"
         return "sometimes"
+
+    def _numbers(self) -> list[tuple[int, ...]]:
+        """What the numbers of all steps may be."""
+        if self.entry is None:
+            return list(itertools.product(_EACH, repeat=self.grid))
+        return [(n,) * self.grid for n in _NUMBERS]
 
     def source(self) -> str:
         """A module with one `pallas_call`."""
         rows = self.rows
         text = _SETUP.format(
-            rows=rows, semaphore="0" if self.shared else "slot", entry=self.entry, through=self.through
+            rows=rows,
+            semaphore="0" if self.shared else "slot",
+            entry="pl.program_id(0)" if self.entry is None else self.entry,
+            through=self.through,
         )
         body = "".join(_line(action, "0", "    ") for action in self.before)
         if self.loop:
@@ -136,31 +149,30 @@ def run(table, x, interpret=False):
 
     def inputs(self, rng: np.random.Generator) -> Arrays:
         """Numbers for which it is right, if there are any."""
-        right = [n for n in _NUMBERS if not self._defect(n)]
-        table = rng.choice(right or [1], 3).astype(np.int32)
-        if "table[0]" in self.through:
-            table[0] = abs(table[0])
+        right = [numbers for numbers in self._numbers() if not self._defect(numbers)] or [(1,) * self.grid]
+        numbers = right[rng.integers(len(right))]
+        table = np.array(numbers if self.entry is None else [numbers[0]] * 3, np.int32)
         return [table, rng.integers(-4, 5, (16 * self.rows, 128)).astype(np.float32)]
 
     def oracle(self, inputs: Arrays) -> Outcome:
         """What it does for these numbers; a kernel that is wrong wherever a condition goes one way is wrong."""
         table, x = inputs
         if self.truth == "wrong":
-            found = [self._defect(n) for n in _NUMBERS]
-            return Outcome(None, next(defect for defect in found if defect))
-        return Outcome((self._run(int(table[self.entry]), x),))
+            return Outcome(None, next(defect for defect in map(self._defect, self._numbers()) if defect))
+        numbers = table if self.entry is None else [table[self.entry]] * self.grid
+        return Outcome((self._run([int(n) for n in numbers], x),))
 
-    def _defect(self, n: int) -> str:
+    def _defect(self, numbers: Sequence[int]) -> str:
         try:
-            self._run(n, np.zeros((16 * self.rows, 128), np.float32))
+            self._run(numbers, np.zeros((16 * self.rows, 128), np.float32))
         except Defect as defect:
             return str(defect)
         return ""
 
-    def _run(self, n: int, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _run(self, numbers: Sequence[int], x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         out = np.zeros((self.rows, 128), np.float32)
         memory = Memory({("x", k): x[k * self.rows : (k + 1) * self.rows] for k in range(16)})
-        for _ in range(self.grid):
+        for n in numbers:
             out = np.zeros_like(out)
             for slot in range(2):
                 memory.write(("slot", slot), np.zeros_like(out))
