@@ -30,6 +30,8 @@ _LARGE = 1 << 24
 _TURNS = (1, 2, 3, 9)
 _TRIED = (0, 1, 2, 3, 4, 8, 9, -1)
 _PROBES = (0, 1, 5, 200)
+_ANY = -1
+"""Every way that a branch may go, and any number of turns."""
 _BUCKETS = (0, 1, 2, 3, 8)
 """Numbers of turns that are told apart; more than the last are alike."""
 
@@ -133,6 +135,9 @@ class _Cases:
                     yield key, Found(self._said(case)[key], _given(first, case, certain))
                 if found:
                     return
+        if certain:
+            for key, case in self._claims(asked[0], _ANY, [], True).items():
+                yield key, Found(self._said(case)[key], _given(asked[0], case, certain))
 
     def _everywhere(self, asked: list[Question], others: list[Question], way: int | None) -> dict[_Key, _Case]:
         """The claims that hold wherever a question has one answer, of all places in order the first, or the last.
@@ -213,7 +218,7 @@ class _Cases:
 
 def _goes(answer: int, way: int | None) -> bool:
     """Whether a branch goes one way; or, where none is given, a loop makes turns."""
-    return answer > 0 if way is None else answer == way
+    return answer > 0 if way is None else way in (answer, _ANY)
 
 
 def _root_and_name(question: Question) -> tuple[_Root, Name | None] | None:
