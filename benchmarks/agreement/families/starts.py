@@ -31,6 +31,8 @@ _FORMS = (
         "s[1] * U + k",
     ),
     *("lax.cond(i > 0, lambda: U, lambda: 0)", "i * U + s[1] * U", "pl.cdiv(k, 2) * U", "3", "U", "0", "7 * U"),
+    *("lax.cond(i > 0, lambda: i * U, lambda: 0)", "lax.cond(k > 0, lambda: k * U, lambda: k * U)"),
+    *("lax.fori_loop(0, 2, lambda _, at: at + U, 0)", "lax.fori_loop(0, i, lambda _, at: at + U, 0)"),
 )
 
 
@@ -61,6 +63,13 @@ class _Numbers:
     def cond(which: bool, chosen: Any, otherwise: Any) -> Any:
         """One of two, called."""
         return chosen() if which else otherwise()
+
+    @staticmethod
+    def fori_loop(first: int, end: int, body: Any, value: int) -> int:
+        """What a loop carries to its end."""
+        for turn in range(first, end):
+            value = body(turn, value)
+        return value
 
     @staticmethod
     def rem(left: int, right: int) -> int:
