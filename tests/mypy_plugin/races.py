@@ -45,6 +45,7 @@ def added(x: In[VMEM, f32, L[8], L[128]], o: Out[VMEM, f32, L[8], L[128]]) -> No
 MOVING = pl.BlockSpec((8, 128), lambda i: (i, 0))
 STILL = pl.BlockSpec((8, 128), lambda i: (0, 0))
 PARALLEL = pltpu.CompilerParams(dimension_semantics=("parallel",))
+FOR_TPU = pltpu.CompilerParams(vmem_limit_bytes=1 << 20)
 IN_ORDER = pltpu.CompilerParams(dimension_semantics=("arbitrary",))
 
 
@@ -73,5 +74,6 @@ def right(x: jax.Array) -> list[Any]:
         pl.pallas_call(summed, ONE, grid=(1,), in_specs=[MOVING], out_specs=STILL)(x),
         pl.pallas_call(on_tpu, ONE, grid=(4,), in_specs=[MOVING], out_specs=STILL)(x),
         pl.pallas_call(on_tpu, ONE, grid=(4,), in_specs=[MOVING], out_specs=STILL, compiler_params=IN_ORDER)(x),
+        pl.pallas_call(summed, ONE, grid=(4,), in_specs=[MOVING], out_specs=STILL, compiler_params=FOR_TPU)(x),
         pl.pallas_call(added, ONE, grid=(4,), in_specs=[MOVING], out_specs=STILL)(x),
     ]

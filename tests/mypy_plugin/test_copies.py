@@ -7,6 +7,7 @@ import sys
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import copy_bodies
 import harness
 import jax
 import jax.numpy as jnp
@@ -61,6 +62,24 @@ def test_the_trace_says_the_same_of_each_kernel(module):
     assert found == {(_kernel(name, line), rule) for line, rule in _expected(name)}
 
 
+def test_bodies_at_random_are_refused_only_where_the_trace_refuses_them(tmp_path):
+    """The whole argument of `body_paths`: what holds on all paths holds in life."""
+    count, path = 30, tmp_path / "drawn.py"
+    path.write_text(copy_bodies.module(11, count))
+    errors = [m for m in harness.messages(harness.mypy([path], cwd=tmp_path).stdout) if m.kind == "error"]
+    refused = {_kernel_above(path, m.line) for m in errors}
+    spec = importlib.util.spec_from_file_location("drawn", path)
+    drawn = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawn)
+    x = jax.ShapeDtypeStruct((16, 128), jnp.float32)
+    for name in sorted(refused):
+        report = tp.check(getattr(drawn, f"run_{name}"), x, target="tpu-v5e")
+        assert any(item.verdict == "refuted" for item in report.diagnostics), name
+    assert {m.code for m in errors} <= COPIES
+    assert len(refused) > count / 5, "the plugin saw next to nothing"
+
+
+COPIES = {"copy-not-waited", "copy-waited-twice", "read-before-wait", "shared-semaphore"}
 GPU_CALLS = {
     "copy_gmem_to_smem": [("smem", "other", "arrived"), ("x", "o", "arrived")],
     "copy_smem_to_gmem": [("x", "o"), ("smem", "other")],
@@ -85,6 +104,10 @@ def test_jax_refuses_what_lies_elsewhere_on_a_gpu(name, names):
 
 
 def _kernel(name, line):
+    return _kernel_above(FOLDER / f"{name}.py", line)
+
+
+def _kernel_above(path, line):
     """The kernel that a line stands in."""
-    above = (FOLDER / f"{name}.py").read_text().splitlines()[:line]
+    above = path.read_text().splitlines()[:line]
     return re.findall(r"^def (\w+)", "\n".join(above), re.MULTILINE)[-1]

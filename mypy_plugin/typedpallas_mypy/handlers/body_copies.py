@@ -44,7 +44,7 @@ def events(body: Body, source: Source, refs: tuple[RefFact, ...]) -> Iterator[Fo
     for event, place, semaphore in _on_paths(body, counts):
         told.add(semaphore)
         yield event, place
-    yield from _nowhere_waited(body, counts, own - told)
+    yield from _nowhere_waited(body, counts, own - counts.followed - told)
 
 
 def _scoped(body: Body, source: Source) -> Iterator[n.Var]:
@@ -72,7 +72,7 @@ def _on_paths(body: Body, counts: Counts) -> Iterator[tuple[Wrong, n.Context, n.
     except TooManyPathsError:
         return
     told: set[n.Var] = set()
-    for op, event, place in chain(_starvations(paths), _leaks(paths), _uses(paths)):
+    for op, event, place in chain(_starvations(paths), _leaks(paths), _without_waits(paths, counts), _uses(paths)):
         if op.semaphore not in told:
             told.add(op.semaphore)
             yield event, place, op.semaphore
@@ -97,6 +97,18 @@ def _leaks(paths: Paths) -> Iterator[Claim]:
         event = _leak(paths, op)
         if event.counts == "bytes" or event.left is not None:
             yield op, event, op.place
+
+
+def _without_waits(paths: Paths, counts: Counts) -> Iterator[Claim]:
+    """Copies that a step surely starts, in loops too, on semaphores on which nobody waits."""
+    waited = {op.semaphore for op in counts.all_ops() if op.act == "wait"} | {
+        op.semaphore for ops in counts.blocks.values() for op in ops
+    }
+    reached = {places[0] for places, tally in paths.tallies.items() if tally.surely}
+    for op in counts.all_ops():
+        alone = op.semaphore in counts.followed - waited
+        if op.act == "start" and alone and op.place in reached:
+            yield op, _left_over(op, None), op.place
 
 
 def _uses(paths: Paths) -> Iterator[Claim]:
@@ -138,11 +150,15 @@ def _left(paths: Paths) -> Iterator[Op]:
 
 def _leak(paths: Paths, op: Op) -> SemaphoreLeft:
     left = min((e.balance[paths.key(op)] for e in paths.ends if op in e.started), key=lambda size: size.const or 0)
+    return _left_over(op, left.const)
+
+
+def _left_over(op: Op, left: int | None) -> SemaphoreLeft:
     copy = op.copy
     return SemaphoreLeft(
         semaphore=_semaphore(op),
         counts="bytes" if copy is not None else "signals",
-        left=left.const,
+        left=left,
         source=_text(copy, "source") if copy is not None else None,
         target=_text(copy, "target") if copy is not None else None,
     )
@@ -190,7 +206,7 @@ def _nowhere_waited(body: Body, counts: Counts, own: set[n.Var]) -> Iterator[Fou
     """Copies on the kernel's own semaphores, where the word "wait" is nowhere, and nobody else could say it."""
     copies = [c for node in body.nodes if isinstance(node, n.CallExpr) and (c := copy_made(node)) is not None]
     words = [node.name for node in body.nodes if isinstance(node, n.MemberExpr | n.NameExpr)]
-    started = "start" in words or any(copy.started for copy in copies)
+    started = any(_starts(node) and not _in_a_branch(body, node) for node in body.nodes)
     scoped = any(copy.call in [op.place for ops in counts.blocks.values() for op in ops] for copy in copies)
     if not started or scoped or any("wait" in word for word in words) or not _is_closed(body):
         return
@@ -208,6 +224,18 @@ def _nowhere_waited(body: Body, counts: Counts, own: set[n.Var]) -> Iterator[Fou
             target=_text(copy, "target"),
         )
         yield event, copy.call
+
+
+def _starts(node: n.Node) -> bool:
+    if isinstance(node, n.CallExpr) and (copy := copy_made(node)) is not None:
+        return copy.started
+    return isinstance(node, n.MemberExpr) and node.name == "start"
+
+
+def _in_a_branch(body: Body, node: n.Node) -> bool:
+    """Whether a node may never be reached."""
+    above = [body.parents.get(node), *body.above(node)]
+    return any(isinstance(a, n.IfStmt | n.ConditionalExpr | n.Decorator | n.LambdaExpr) for a in above)
 
 
 def _is_closed(body: Body) -> bool:

@@ -10,7 +10,7 @@ from mypy import nodes as n
 from typedpallas import chips, gpu, tpu
 from typedpallas.chips import Machine
 from typedpallas.events import IndexMap, Visits
-from typedpallas.spaces import MemorySpace, Portable
+from typedpallas.spaces import MemorySpace
 from typedpallas_mypy import config, report
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Parameter
@@ -25,14 +25,14 @@ _SPACES: Final[dict[Machine, type[MemorySpace]]] = {"tpu": tpu.VMEM, "gpu": gpu.
 
 def judge(source: Source, site: Site, function: n.FuncDef, pairs: Pairs, given: Mapping[str, n.Expression]) -> None:
     """Judge every output that several programs certainly store to; ``given``: the arguments of the call."""
-    machines = {chips.get(name).machine for name in config.targets()}
+    machines = {chips.get(name).machine for name in config.targets()} & _meant_for(source, pairs, given)
     if site.grid is None or not machines or "input_output_aliases" in given:
         return
     body: Body | None = None
     for parameter, part in pairs:
         if part.role != "out" or not isinstance(part.given, Spec) or part.given.index_map is None:
             continue
-        for machine in machines & _machines(parameter):
+        for machine in machines:
             axes = [axis for axis in _parallel(source, site, given, machine) if _shares(site, part.given, axis)]
             body = body or (Body(function) if axes else None)
             for axis in [axis for axis in axes if body is not None and _differs(body, parameter, pairs, axis)][:1]:
@@ -40,11 +40,19 @@ def judge(source: Source, site: Site, function: n.FuncDef, pairs: Pairs, given: 
                 report.judge(source.api, event, NO_FACTS, {"": part.given.node})
 
 
-def _machines(parameter: Parameter) -> set[Machine]:
-    space = parameter.ref.space
-    if space is None or issubclass(space, Portable):
-        return set(_SPACES) if space is not None else set()
-    return {space.machine} if space.machine is not None else set()
+def _meant_for(source: Source, pairs: Pairs, given: Mapping[str, n.Expression]) -> set[Machine]:
+    """The machines for which a call may be: those of its refs, its scratch and its compiler parameters."""
+    machines = set(_SPACES)
+    if "compiler_params" in given:
+        name = function_name(source.definition(given["compiler_params"]))
+        machines &= {"gpu"} if "gpu" in name or "triton" in name else {"tpu"} if ".mosaic." in name else set()
+    for parameter, part in pairs:
+        for space in (parameter.ref.space, part.semaphore, getattr(part.given, "space", None)):
+            if isinstance(space, type) and issubclass(space, MemorySpace) and space.machine is not None:
+                machines &= {space.machine}
+        if parameter.ref.space is None:
+            return set()
+    return machines
 
 
 def _parallel(source: Source, site: Site, given: Mapping[str, n.Expression], machine: Machine) -> Iterator[int]:
