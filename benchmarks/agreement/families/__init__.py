@@ -13,6 +13,7 @@ from benchmarks.agreement.families.mosaic_gpu_memory import MosaicBuffers, Mosai
 from benchmarks.agreement.families.padding import Padding
 from benchmarks.agreement.families.padding_gpu import GpuPadding
 from benchmarks.agreement.families.pipelines import Pipelines
+from benchmarks.agreement.families.ring import Ring
 from benchmarks.agreement.families.slices import Slices
 from benchmarks.agreement.families.slices_dma import SliceCopies
 from benchmarks.agreement.families.slices_forms import SliceForms
@@ -38,6 +39,7 @@ _ALL = (
     MosaicPipeline,
     Pipelines,
     Guarded,
+    Ring,
     Constructs,
 )
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
