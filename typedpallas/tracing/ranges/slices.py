@@ -37,19 +37,24 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     yield from ranges_devices.events(kernel, walk, known)
     yield from ranges_scalars.events(uses, kernel.name)
     for use in uses:
+        indexed = list(_indexed(use))
+        whole_row = use.op == "store" and not use.views and len(use.buffer.memory or ()) == len(use.buffer.axes) == 1
+        if not indexed and not whole_row:
+            continue
         place = use.place
-        if use.op == "store" and not use.views and len(use.buffer.memory or ()) == len(use.buffer.axes) == 1:
-            whole = tuple(SlicePart(axis=None, extent=n, start=0, size=n) for n in use.buffer.memory or ())
+        if whole_row:
+            whole = tuple(SlicePart(axis=0, extent=n, start=0, size=n) for n in use.buffer.memory or ())
             yield Located(layouts.slice(use.op, use.buffer, whole), place, kernel.name)
-        for number, (buffer, parts, op) in enumerate(_indexed(use)):
+        for number, (buffer, parts, op) in enumerate(indexed):
             key = (use.op, id(use.buffer), number, tuple(map(_key, parts)), place if use.op != "copy" else None)
             if key in seen:
                 continue
             seen.add(key)
             for path, copied in _copies(use.path, parts):
-                found = tuple(_measured(part, path, known, use.masked) for part in copied)
-                event = layouts.slice(op, buffer, found)
-                yield Located(replace(event, picked=_is_picked(use, users)), place, kernel.name)
+                event = layouts.slice(
+                    op, buffer, _all_measured(copied, path, known, use.masked), _is_picked(use, users)
+                )
+                yield Located(event, place, kernel.name)
 
 
 def by_part(kernel: KernelCall) -> Iterator[tuple[Use, tuple[Part, ...], Slice]]:
@@ -59,8 +64,7 @@ def by_part(kernel: KernelCall) -> Iterator[tuple[Use, tuple[Part, ...], Slice]]
     for use in ranges_walk.walked(kernel).uses:
         for buffer, parts, op in _indexed(use):
             for path, copied in _copies(use.path, parts):
-                found = tuple(_measured(part, path, known, use.masked) for part in copied)
-                yield use, copied, layouts.slice(op, buffer, found)
+                yield use, copied, layouts.slice(op, buffer, _all_measured(copied, path, known, use.masked))
 
 
 def _indexed(use: Use) -> Iterator[tuple[Buffer, tuple[Part, ...], Any]]:
@@ -137,10 +141,14 @@ def _copies(path: Path, parts: tuple[Part, ...]) -> Iterator[tuple[Path, tuple[P
         yield from _copies(replace(path, conditions=(*path.conditions, here)), written)
 
 
-def _measured(part: Part, path: Path, known: Bounds, masked: bool) -> SlicePart:
+def _all_measured(parts: Sequence[Part], path: Path, known: Bounds, masked: bool) -> tuple[SlicePart, ...]:
+    return tuple([_measured(part, axis, path, known, masked) for axis, part in enumerate(parts)])
+
+
+def _measured(part: Part, axis: int, path: Path, known: Bounds, masked: bool) -> SlicePart:
     term, extent = part.start, part.extent or 0
     if term is None or part.extent is None:
-        return SlicePart(axis=None, extent=extent, start=None, size=part.size, stride=part.stride)
+        return SlicePart(axis=axis, extent=extent, start=None, size=part.size, stride=part.stride)
     # Terms of one walk live as long as the walk, so that their `id`s are theirs alone in ``known``.
     span = None if part.size is None else (part.size - 1) * part.stride + 1
 
@@ -158,7 +166,7 @@ def _measured(part: Part, path: Path, known: Bounds, masked: bool) -> SlicePart:
         return None if found is None else Step(at=found.at, start=found.value)
 
     return SlicePart(
-        axis=None,
+        axis=axis,
         extent=extent,
         start=term.const,
         size=part.size,
@@ -201,10 +209,10 @@ class _Layouts:
         self._fixed = {op.name: _is_fixed(kernel, number) for number, op in enumerate(kernel.operands)}
         self._given = {op.name for op in kernel.operands if op.role != "scratch"}
 
-    def slice(self, op: Any, buffer: Buffer, parts: tuple[SlicePart, ...]) -> Slice:
+    def slice(self, op: Any, buffer: Buffer, parts: tuple[SlicePart, ...], picked: bool = False) -> Slice:
         """The event, its parts put where they are in memory."""
         laid_out = buffer.memory is not None and len(parts) == len(buffer.axes)
-        numbered = tuple(replace(part, axis=axis) for axis, part in enumerate(parts))
+        numbered = parts
         if laid_out and buffer.memory is not None:
             placed = [SlicePart(axis=None, extent=extent, start=0, size=extent) for extent in buffer.memory]
             for part, axis in zip(numbered, buffer.axes, strict=True):
@@ -220,6 +228,7 @@ class _Layouts:
             rows=buffer.rows,
             scratch=buffer.name not in self._given,
             fixed=self._fixed.get(buffer.name, True),
+            picked=picked,
         )
 
 
