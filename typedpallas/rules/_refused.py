@@ -22,6 +22,8 @@ _MORE = ("reverse", "num_keys", "y", "rounding_method")
 _LONGEST = 120
 _ALIKE = {"h200": "h100"}
 """Targets for which the compiler of another makes the same code."""
+_AS_WIDE = dict.fromkeys(("int16", "uint16", "float16"), "bfloat16") | {"uint8": "int8"}
+"""A type that was asked about, as wide as one that was not: a lookup moves bits."""
 _ASKED = ("float32", "int32")
 _NO_LOWERING = "Unimplemented primitive"
 """What Pallas says where it has nothing for an operation, of whatever type."""
@@ -63,8 +65,9 @@ def _same_answer(name: str, rows: Mapping[str, str]) -> Iterator[str]:
     What no type has, this one has not; words are looked up as words, whatever their sign.
     """
     operation, _, types = name.partition(" ")
-    if operation.startswith("gather") and types.startswith("uint32"):
-        yield f"{operation} int32"
+    if operation.startswith("gather"):
+        kind = types.partition(",")[0]
+        yield f"{operation} int32" if kind == "uint32" else name.replace(kind, _AS_WIDE.get(kind, kind))
     if "," not in types and " -> " not in types:
         yield from (other for kind in _ASKED if _NO_LOWERING in rows.get(other := f"{operation} {kind}", ""))
 

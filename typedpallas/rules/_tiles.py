@@ -188,6 +188,8 @@ def _old_rows(rows: SlicePart, axis: int, packed: int, in_hbm: bool, *, one_tile
     if size == rows.extent:
         if packed == 1 and one_tile and size % unit:
             yield Misfit(axis, "size", unit, "never")
+        elif packed > 1 and rows.start is None and size < SUBLANES:
+            yield Misfit(axis, "start", unit, "unknown")  # it can only be 0, and the compiler is not told
         return
     if in_hbm and rows.start is not None and rows.start % unit:
         yield Misfit(axis, "start", unit, "never")

@@ -32,7 +32,7 @@ def _kind(draw: Draw) -> Draw:
 @_kind
 def _where_chain(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     axis, step, most = rng.choice((0, 1)), rng.choice((2, 3, 8)), rng.choice((1, 5, 100))
-    text = f"y = where((at % {step} == 0) & (at < {most}), x, where(at > {most}, 0 * x, x + x))"
+    text = f"y = where((at % {step} == 0) & (at < {most}), x, where(at > {most}, zeros_like(x), x + x))"
     return (
         f"at = lax.broadcasted_iota(jnp.int32, x.shape, {axis})\n{text}",
         f"at = np.indices(x.shape)[{axis}]\n{text}",
@@ -49,9 +49,9 @@ def _largest_index(rng: random.Random, rows: int, columns: int) -> tuple[str, st
 @_kind
 def _top(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     turns = rng.choice((1, 2, 4))
-    text = "y, left = 0 * x, x\n" + "".join(
+    text = "y, left = zeros_like(x), x\n" + "".join(
         f"best = left.max(1, keepdims=True)\ny = where(at == {turn}, best, y)\n"
-        "left = where(left == best, 0 * x - 9, left)\n"
+        "left = where(left == best, zeros_like(x) - 9, left)\n"
         for turn in range(turns)
     )
     return f"at = lax.broadcasted_iota(jnp.int32, x.shape, 1)\n{text}", f"at = np.indices(x.shape)[1]\n{text}"
@@ -61,18 +61,16 @@ def _top(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
 def _strided(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     stride, start = rng.choice((2, 4)), rng.choice((0, 1))
     size = (rows - start + stride - 1) // stride
-    store = (
-        f"y = 0 * x\no_ref[...] = y\no_ref[0:{size}, :] = x_ref[pl.ds({start}, {size}, stride={stride}), :]\ny = None"
-    )
-    return store, f"y = 0 * x\ny[0:{size}] = x[{start}::{stride}]"
+    store = f"y = zeros_like(x)\no_ref[...] = y\no_ref[0:{size}, :] = x_ref[pl.ds({start}, {size}, stride={stride}), :]\ny = None"
+    return store, f"y = zeros_like(x)\ny[0:{size}] = x[{start}::{stride}]"
 
 
 @_kind
 def _strided_store(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     stride = rng.choice((2, 4))
     size = rows // stride
-    mine = f"o_ref[...] = 0 * x\no_ref[pl.ds(0, {size}, stride={stride}), :] = x[0:{size}, :]\ny = None"
-    return mine, f"y = 0 * x\ny[0:{size * stride}:{stride}] = x[0:{size}]"
+    mine = f"o_ref[...] = zeros_like(x)\no_ref[pl.ds(0, {size}, stride={stride}), :] = x[0:{size}, :]\ny = None"
+    return mine, f"y = zeros_like(x)\ny[0:{size * stride}:{stride}] = x[0:{size}]"
 
 
 @_kind
@@ -129,7 +127,7 @@ def _summed_up(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     axis = rng.choice((0, 1))
     how = rng.choice(("max", "min", "sum"))
     if how == "sum":
-        text = f"s = x.sum({axis}, keepdims=True)\ny = where(s == s, x, x + x)"
+        text = f"s = x.sum({axis}, keepdims=True)\ny = where(s > -99999, x, -x)"
         return text, text
     text = f"y = x - x.{how}({axis}, keepdims=True)"
     return text, text
@@ -167,16 +165,16 @@ def _looped(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
 @_kind
 def _carried(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     turns = rng.choice((0, 1, 3))
-    loop = f"lax.fori_loop(0, {turns}, lambda i, c: c + x, 0 * x)"
-    asked = f"lax.while_loop(lambda c: c[0] < {turns}, lambda c: (c[0] + 1, c[1] + x), (0, 0 * x))[1]"
-    return f"y = {rng.choice((loop, asked))}", f"y = {turns} * x"
+    loop = f"lax.fori_loop(0, {turns}, lambda i, c: c + x, zeros_like(x))"
+    asked = f"lax.while_loop(lambda c: c[0] < {turns}, lambda c: (c[0] + 1, c[1] + x), (0, zeros_like(x)))[1]"
+    return f"y = {rng.choice((loop, asked))}", f"y = x * x.dtype.type({turns})"
 
 
 @_kind
 def _branched(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
-    which = rng.choice((0, 1, 2))
-    one = f"lax.switch({which} + 0 * pl.program_id(0), [lambda: x, lambda: x + x, lambda: 0 * x])"
-    return f"y = {one}", f"y = {('x', 'x + x', '0 * x')[which]}"
+    count = rng.choice((2, 3))
+    one = f"lax.switch(pl.program_id(0) % {count}, [lambda: x, lambda: x + x, lambda: zeros_like(x)][:{count}])"
+    return f"y = {one}", f"y = (x, x + x, zeros_like(x))[step % {count}]"
 
 
 @_kind
@@ -206,13 +204,13 @@ def _multiplied(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     how = rng.choice(("x @ x.T", "lax.dot_general(x, x, (((1,), (1,)), ((), ())))"))
     sums = f"jnp.dot(x, x.T, preferred_element_type=jnp.{rng.choice(('float32', 'int32'))})"
     chosen = rng.choice((how, sums))
-    return f"z = {chosen}\ny = where(z[:, :1] == z[:, :1], x, x + x)", "y = x"
+    return f"z = {chosen}\ny = where(z[:, :1] > -99999, x, -x)", "y = x"
 
 
 @_kind
 def _random(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     draw = rng.choice(("pltpu.prng_random_bits(x.shape)", "pltpu.stateful_bernoulli(x.shape, 0.5)"))
-    return f"pltpu.prng_seed(pl.program_id(0))\nb = {draw}\ny = where(b == b, x, x + x)", "y = x"
+    return f"pltpu.prng_seed(pl.program_id(0))\nb = {draw}\ny = where(b != 7, x, -x)", "y = x"
 
 
 @_kind
@@ -274,7 +272,12 @@ class Constructs(Case):
             outs.append(f"jax.ShapeDtypeStruct(({rows}, {columns}), jnp.{self.dtype})")
             specs.append(f"pl.BlockSpec(({rows}, {columns}), lambda i: (0, 0))")
             more = "\n    p_ref[...] = x"
-        body = self.lines.replace("where(", "jnp.where(").replace("\n", "\n    ").rstrip()
+        body = (
+            self.lines.replace("where(", "jnp.where(")
+            .replace("zeros_like(", "jnp.zeros_like(")
+            .replace("\n", "\n    ")
+            .rstrip()
+        )
         call = f"""    call = pl.pallas_call(
         kernel,
         grid=({self.steps},),
@@ -321,10 +324,18 @@ def run(x, interpret=False):
 
     def _made(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         parts = array.reshape(-1, *self.shape)
-        return np.stack([self._one(part) for part in parts]).reshape(array.shape)
+        made = [self._one(part, number % self.steps) for number, part in enumerate(parts)]
+        return np.stack(made).reshape(array.shape)
 
-    def _one(self, part: np.ndarray[Any, Any]) -> Any:
-        scope: dict[str, Any] = {"np": np, "x": part.copy(), "where": np.where}
+    def _one(self, part: np.ndarray[Any, Any], block: int) -> Any:
+        step = self.steps - 1 - block if self.blocks == "reversed" else block
+        scope: dict[str, Any] = {
+            "np": np,
+            "x": part.copy(),
+            "where": np.where,
+            "zeros_like": np.zeros_like,
+            "step": step,
+        }
         exec(self.same, scope)
         return scope["y"].astype(part.dtype)
 

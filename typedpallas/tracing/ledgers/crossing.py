@@ -48,12 +48,14 @@ def barriers(jaxpr: Any) -> int:
 def stands_up(jaxpr: Any) -> bool:
     """Whether a body makes a column of a computed row: what is computed of large values then may wait for it."""
     body = jaxapi.open_jaxpr(jaxpr)
-    rows = {
-        var
-        for eqn in body.eqns
-        if eqn.primitive.name not in _REDUCING and all(len(_shape(var)) == 1 for var in eqn.outvars)
-        for var in eqn.outvars
-    }
+    loaded: set[Any] = set()
+    rows: set[Any] = set()
+    for eqn in body.eqns:
+        name = eqn.primitive.name
+        if name in _LOADED or (name in _KEPT_FORM and loaded.issuperset(_variables(eqn.invars))):
+            loaded.update(eqn.outvars)
+        elif name not in _REDUCING and all(len(_shape(var)) == 1 for var in eqn.outvars):
+            rows.update(eqn.outvars)
     return any(
         (eqn.primitive.name == "broadcast_in_dim" and _is_column(eqn) and not rows.isdisjoint(_variables(eqn.invars)))
         or any(stands_up(inner) for inner in jaxapi.inner_jaxprs(eqn))
