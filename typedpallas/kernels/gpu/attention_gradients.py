@@ -32,13 +32,13 @@ def attention_backward(
     """The gradients of ``q``, ``k`` and ``v`` on a Hopper GPU.
 
     Args:
-        q: float16 or bfloat16, shape ``(batch, queries, heads, head_dim)``.
+        q: float16 or bfloat16, shape ``(batch, queries, heads, head_dim)``; heads of 64, 128 or 256 dims.
         k: the same type, shape ``(batch, keys, kv_heads, head_dim)``; ``kv_heads`` divides ``heads``.
         v: as ``k``.
         out: what the forward pass gave, as ``q``.
         lse: what else it gave: float32, shape ``(batch, heads, queries)``.
         d_out: the gradient of ``out``, as ``q``.
-        segments: as the forward pass had them.
+        segments: as the forward pass had them; heads of 256 dims leave no memory for them.
         d_lse: the gradient of ``lse``, as ``lse``; zero unless given.
         causal: query ``i`` sees the keys ``0 .. i``.
         window: and of these the last ``window``, itself included.
