@@ -15,7 +15,8 @@ from typedpallas_mypy.handlers import scoped
 from typedpallas_mypy.handlers.body_counts import Counts, Op
 from typedpallas_mypy.handlers.body_flights import Flight, Use
 from typedpallas_mypy.handlers.body_made import Copy, copy_made
-from typedpallas_mypy.handlers.body_paths import Key, Paths, Starved, TooManyPathsError
+from typedpallas_mypy.handlers.body_paths import Paths, TooManyPathsError
+from typedpallas_mypy.handlers.body_state import Key, Starved
 from typedpallas_mypy.handlers.body_steps import sign
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_source import Source
