@@ -48,7 +48,8 @@ def _launch(context: FunctionContext) -> Type:
     kernel = calls_kernel.kernel_of(function)
     if kernel is not None:
         bodies.judge(source, kernel, given["kernel"], aliased=False)
-        _judge_slices(source, kernel, text, grid, given["kernel"])
+        if slices_layouts.on_tensor_core(source, given):
+            _judge_slices(source, kernel, text, grid, given["kernel"])
     return _typed(context, function, text.text, grid, calls_told.settled(source, text, given))
 
 

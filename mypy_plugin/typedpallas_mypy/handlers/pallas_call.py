@@ -74,7 +74,7 @@ def _judge_slices(
     whole = not set(given) & _CUTS
     known = kernel if kernel is not None or not whole or kind is None else calls_kernel.kernel_of(kind)
     function = None if known is None else slices_layouts.function_of(source, given.get("kernel", site.node))
-    if known is None or function is None:
+    if known is None or function is None or not slices_layouts.on_tensor_core(source, given):
         return
 
     def layouts() -> Mapping[str, Layout]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mypy import nodes as n
 
@@ -10,7 +10,7 @@ from typedpallas.dims import Size
 from typedpallas.events import Shape
 from typedpallas.pattern import Cut, Step
 from typedpallas_mypy.forms import FREE
-from typedpallas_mypy.handlers import bodies
+from typedpallas_mypy.handlers import bodies, specs
 from typedpallas_mypy.handlers.calls_kernel import Kernel, Parameter
 from typedpallas_mypy.handlers.calls_match import Match, Slot
 from typedpallas_mypy.handlers.calls_site import Part
@@ -19,6 +19,8 @@ from typedpallas_mypy.handlers.slices_judged import Layout
 from typedpallas_mypy.handlers.specs import Buffer, Spec
 
 _LAST_TWO = 2
+_SPARSE = frozenset(["kernel_type", "use_tc_tiling_on_sc", "compiler_params"])
+"""Parameters that speak of a SparseCore, or may."""
 
 
 def function_of(source: Source, expression: n.Context) -> n.FuncDef | None:
@@ -30,6 +32,18 @@ def function_of(source: Source, expression: n.Context) -> n.FuncDef | None:
         return function_of(source, found.args[0])
     function = bodies.function_of(source, expression)
     return function if function is not None and source.defines(function) else None
+
+
+def on_tensor_core(source: Source, given: Mapping[str, n.Expression]) -> bool:
+    """Whether a launch is for a TensorCore for sure; its parameters may name a SparseCore, which has other tiles."""
+    for name in ("compiler_params", "tuning"):
+        if name in given and not specs.is_none(source, given[name]):
+            call = source.definition(given[name])
+            if not isinstance(call, n.CallExpr) or n.ARG_STAR2 in call.arg_kinds:
+                return False
+            if not _SPARSE.isdisjoint(call.arg_names):
+                return False
+    return True
 
 
 def of_pattern(match: Match) -> dict[str, Layout]:

@@ -5,6 +5,7 @@ from typing import Literal as L
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 import typedpallas as tp
 from typedpallas import Dim, In, Multiple, Out, f32
@@ -39,3 +40,20 @@ LAUNCHES = {
     ),
     "called": (tp.launch(called, "64 256 -> (i 16) 256", grid="i", dims={"i": 4}), (WIDE,), {}),
 }
+
+
+def sparse(x: jax.Array, params: pltpu.CompilerParams) -> jax.Array:
+    """Nothing is said of a launch whose parameters are not there to read: it may be for a SparseCore."""
+
+    def kernel(x: In[VMEM, f32, L[64], L[256]], o: Out[VMEM, f32, L[16], L[256]]) -> None:
+        o[...] = x[pl.ds(pl.program_id(0) * 4, 16), :]
+
+    found: jax.Array = pl.pallas_call(
+        kernel,
+        jax.ShapeDtypeStruct((64, 256), jnp.float32),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((64, 256), lambda i: (0, 0))],
+        out_specs=pl.BlockSpec((16, 256), lambda i: (i, 0)),
+        compiler_params=params,
+    )(x)
+    return found
