@@ -72,8 +72,13 @@ class Operand:
         kept = [(part, i) for i, part in enumerate(self.parts) if not isinstance(part, Step)]
         return tuple((part.block if isinstance(part, Cut) else part.dim, i) for part, i in kept)
 
-    def __str__(self) -> str:
+    @functools.cached_property
+    def text(self) -> str:
+        """The operand as a pattern writes it."""
         return " ".join(map(str, self.parts))
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @record(frozen=True)

@@ -16,6 +16,7 @@ from typedpallas_mypy import names, version
 _KEPT = 4096
 _STATIC_MODULE = names.STATIC.rstrip(".")
 _SPEAKS: dict[int, tuple[Type, bool]] = {}
+_TAKES: dict[int, tuple[Type, bool]] = {}
 
 
 def concerned(api: Any) -> bool:
@@ -40,6 +41,24 @@ def _signature_speaks(signature: Type | None) -> bool:
             _SPEAKS.clear()
         known = (signature, any(speaks(kind) for kind in (*signature.arg_types, signature.ret_type)))
         _SPEAKS[id(signature)] = known
+    return known[1]
+
+
+def takes(signature: CallableType) -> bool:
+    """Whether one of the parameters speaks of typedpallas.
+
+    mypy renews the type parameters of a generic function for every use, so a plain function is known by its
+    definition.
+    """
+    definition = signature.definition
+    own = definition.type if isinstance(definition, FuncItem) and not definition.info else None
+    same = isinstance(own, CallableType) and len(own.arg_types) == len(signature.arg_types)
+    key = own if own is not None and same else signature
+    known = _TAKES.get(id(key))
+    if known is None or known[0] is not key:
+        if len(_TAKES) >= _KEPT:
+            _TAKES.clear()
+        known = _TAKES[id(key)] = (key, any([speaks(kind) for kind in signature.arg_types]))
     return known[1]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Final
 
 from mypy import nodes as n
 
@@ -18,6 +19,9 @@ from typedpallas_mypy.handlers import body_copies, body_stores, scoped
 from typedpallas_mypy.handlers.body_tree import Body
 from typedpallas_mypy.handlers.calls_kernel import NO_FACTS, Kernel
 from typedpallas_mypy.handlers.calls_source import Source, function_name
+
+_FLAT: Final = (n.AssignmentStmt, n.ExpressionStmt, n.OperatorAssignmentStmt, n.ReturnStmt)
+"""Statements without blocks."""
 
 
 def judge(source: Source, kernel: Kernel, expression: n.Context, *, aliased: bool) -> None:
@@ -60,28 +64,34 @@ def _worth_reading(function: n.FuncDef, refs: tuple[RefFact, ...]) -> bool:
 
     Nearly every kernel stores to all of its buffers, and reading a whole body takes ten times as long as this.
     """
+    if any(ref.space is not None and not ref.space.data for ref in refs):
+        return True
     buffers = {ref.name for ref in refs if ref.direction in ("out", "scratch")}
-    waits = any(ref.space is not None and not ref.space.data for ref in refs)
-    return waits or not buffers <= set(_stored(function.body.body)) or any(_scopes(function.body.body))
+    statements: list[n.Statement] = []
+    _collect(function.body.body, statements)
+    return not buffers <= {name for s in statements for name in _stored(s)} or any(map(_scopes, statements))
 
 
-def _scopes(statements: list[n.Statement]) -> Iterator[bool]:
-    """Whether statements make scratch of their own, which may be semaphores: ``pl.run_scoped``."""
+def _collect(statements: list[n.Statement], found: list[n.Statement]) -> None:
+    """Every statement, in nested blocks and functions too; most have no block."""
     for statement in statements:
-        calls = statement.original_decorators if isinstance(statement, n.Decorator) else []
-        value = statement.expr if isinstance(statement, n.ExpressionStmt | n.ReturnStmt) else None
-        value = statement.rvalue if isinstance(statement, n.AssignmentStmt) else value
-        yield from (scoped.is_run_scoped(c) for c in [*calls, value] if isinstance(c, n.CallExpr))
-        for block in blocks(statement):
-            yield from _scopes(block.body)
+        found.append(statement)
+        if not isinstance(statement, _FLAT):
+            for block in blocks(statement):
+                _collect(block.body, found)
 
 
-def _stored(statements: list[n.Statement]) -> Iterator[str]:
-    """The names of what statements store to, ``o`` of ``o[...] = v``, in nested functions too."""
-    for statement in statements:
-        if isinstance(statement, n.AssignmentStmt):
-            for target in statement.lvalues:
-                if isinstance(target, n.IndexExpr) and isinstance(target.base, n.NameExpr):
-                    yield target.base.name
-        for block in blocks(statement):
-            yield from _stored(block.body)
+def _scopes(statement: n.Statement) -> bool:
+    """Whether a statement makes scratch of its own, which may be semaphores: ``pl.run_scoped``."""
+    calls = statement.original_decorators if isinstance(statement, n.Decorator) else []
+    value = statement.expr if isinstance(statement, n.ExpressionStmt | n.ReturnStmt) else None
+    value = statement.rvalue if isinstance(statement, n.AssignmentStmt) else value
+    return any([scoped.is_run_scoped(c) for c in [*calls, value] if isinstance(c, n.CallExpr)])
+
+
+def _stored(statement: n.Statement) -> Iterator[str]:
+    """The names of what a statement stores to, ``o`` of ``o[...] = v``."""
+    if isinstance(statement, n.AssignmentStmt):
+        for target in statement.lvalues:
+            if isinstance(target, n.IndexExpr) and isinstance(target.base, n.NameExpr):
+                yield target.base.name

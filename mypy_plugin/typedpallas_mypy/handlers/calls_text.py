@@ -13,6 +13,7 @@ from typedpallas.pattern import Operand
 from typedpallas.records import record
 from typedpallas_mypy.handlers.calls_source import Source, arguments, function_name
 
+_OPERAND = re.compile(r"[^\s,>-](?:[^,>-]*[^\s,>-])?")
 _PART = re.compile(r"\([^)]*\)|[^\s,()]+")
 
 
@@ -58,7 +59,7 @@ class Written:
     @functools.cached_property
     def operands(self) -> list[tuple[int, int]]:
         """Start and stop of every operand, inputs then outputs."""
-        return [(m.start(), m.end()) for m in re.finditer(r"[^\s,>-](?:[^,>-]*[^\s,>-])?", self.text)]
+        return [(m.start(), m.end()) for m in _OPERAND.finditer(self.text)]
 
     def operand(self, position: int) -> n.Context:
         """The place of one operand."""
@@ -81,6 +82,8 @@ class Written:
     def placed(self) -> dict[int, n.CallExpr]:
         """The operands with their own index map, by position."""
         found: dict[int, n.CallExpr] = {}
+        if all([piece.spec is None for piece in self.pieces]):
+            return found
         for position, (start, _) in enumerate(self.operands):
             piece = next(piece for piece in reversed(self.pieces) if piece.start <= start)
             if piece.spec is not None:

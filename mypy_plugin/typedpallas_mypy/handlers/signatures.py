@@ -79,7 +79,7 @@ def _solved(context: SignatureContext) -> CallableType:
     signature = context.default_signature
     if not isinstance(signature, CallableType) or not scope.concerned(context.api):
         return signature
-    if not any(scope.speaks(kind) for kind in signature.arg_types):
+    if not scope.takes(signature):
         return _loosened(context)
     solving = _Solving(context.api, Types(context.api))
     for position, (formal, expressions) in enumerate(zip(signature.arg_types, context.args, strict=True)):
