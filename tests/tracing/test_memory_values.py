@@ -231,3 +231,37 @@ def _written_out(turns: int) -> Case:
 def test_loops_that_are_written_out_may_keep_all_that_they_compute(turns: int) -> None:
     rows = ledger.every_row("written out", *_written_out(turns), "tpu-v6e")
     assert rows and all(row.inside for row in rows)
+
+
+def _two_steps(kind: str) -> Case:
+    """Two steps along an axis that the cores of a chip may share out."""
+
+    def kernel(x: Any, o: Any) -> None:
+        o[...] = x[...] * 2
+
+    block = pl.BlockSpec((256, 128), lambda i: (i, 0))
+    parameters = pltpu.CompilerParams(dimension_semantics=(kind,))
+    array = S((512, 128), f32)
+    call = pl.pallas_call(
+        kernel, grid=(2,), in_specs=[block], out_specs=block, out_shape=array, compiler_params=parameters
+    )
+    return call, (array,)
+
+
+def test_cores_that_share_out_two_steps_need_no_second_buffer() -> None:
+    """Two windows of 128 KiB: two buffers each where one core takes both steps."""
+    lows = {(kind, target): _use(_two_steps(kind), target).low for kind in _KINDS for target in ("tpu-v4", "tpu-v5e")}
+    once, twice = 2 << 17, 4 << 17
+    assert [lows[kind, "tpu-v4"] for kind in _KINDS] == [once, twice]
+    assert [lows[kind, "tpu-v5e"] for kind in _KINDS] == [twice, twice]
+
+
+_KINDS = ("parallel", "arbitrary")
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("target", ["tpu-v4", "tpu-v5p", "tpu-v5e"])
+@pytest.mark.parametrize("kind", _KINDS)
+def test_so_the_compiler_shares_them_out(kind: str, target: str) -> None:
+    rows = ledger.every_row(kind, *_two_steps(kind), target)
+    assert rows and all(row.inside for row in rows)

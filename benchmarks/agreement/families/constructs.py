@@ -61,7 +61,8 @@ def _top(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
 def _strided(rng: random.Random, rows: int, columns: int) -> tuple[str, str]:
     stride, start = rng.choice((2, 4)), rng.choice((0, 1))
     size = (rows - start + stride - 1) // stride
-    store = f"y = zeros_like(x)\no_ref[...] = y\no_ref[0:{size}, :] = x_ref[pl.ds({start}, {size}, stride={stride}), :]\ny = None"
+    part = f"x_ref[pl.ds({start}, {size}, stride={stride}), :]"
+    store = f"y = zeros_like(x)\no_ref[...] = y\no_ref[0:{size}, :] = {part}\ny = None"
     return store, f"y = zeros_like(x)\ny[0:{size}] = x[{start}::{stride}]"
 
 

@@ -23,7 +23,7 @@ def use(kernel: KernelCall, target: TpuTarget) -> MemoryUse | None:
     for operand, var in zip(kernel.operands, kernel.jaxpr.invars, strict=False):
         if operand.role != "prefetch" and operand.space is not tpu.SMEM:
             continue
-        item = _item(kernel, operand, var)
+        item = _item(kernel, operand, var, target.cores)
         if item is None:
             return None
         items.append(item)
@@ -34,7 +34,7 @@ def use(kernel: KernelCall, target: TpuTarget) -> MemoryUse | None:
     return MemoryUse(space="smem", items=(*items, kept), limit=limit, limit_from=f"all that `{target.name}` has")
 
 
-def _item(kernel: KernelCall, operand: Operand, var: Any) -> MemoryItem | None:
+def _item(kernel: KernelCall, operand: Operand, var: Any, cores: int) -> MemoryItem | None:
     shape, dtype = jaxapi.shape_of(operand.aval), jaxapi.dtype_name(operand.aval)
     if operand.block is not None:
         shape = tuple(1 if dim == "squeezed" else dim if isinstance(dim, int) else None for dim in operand.block)
@@ -44,7 +44,7 @@ def _item(kernel: KernelCall, operand: Operand, var: Any) -> MemoryItem | None:
     sizes = tuple(int(extent or 0) for extent in shape) or (1,)
     bits = _WORD_BITS if dtype == "bool" else marker.bits
     low, high = ledger_windows.padded(sizes, bits)
-    fewest, most = (1, 1) if operand.mapping is None else ledger_windows.buffers(kernel, operand)
+    fewest, most = (1, 1) if operand.mapping is None else ledger_windows.buffers(kernel, operand, cores)
     sure = operand.role != "scratch" and _is_used(kernel, var, operand.role)
     written = f"({', '.join(map(str, sizes))}) x {bits} bits"
     return MemoryItem(

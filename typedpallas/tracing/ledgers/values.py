@@ -45,7 +45,7 @@ def alive(jaxpr: Any) -> int:
     """
     turned = _turns(jaxpr)
     if not turned and not _shares(jaxpr, REGISTERS // 4):
-        return 0
+        return _BESIDE if _chains(jaxpr) > 1 else 0
     waiting, barriers = crossing.most(jaxpr, bytes_of), crossing.barriers(jaxpr)
     if barriers > _MANY:
         return _most(jaxpr) * 2 + _MOVED
@@ -57,6 +57,15 @@ def alive(jaxpr: Any) -> int:
         return _most(jaxpr) + _BESIDE
     full = waiting >= REGISTERS or _shares(jaxpr, REGISTERS)
     return waiting * 5 // 4 + _BESIDE if full else waiting * 3 // 4
+
+
+def _chains(jaxpr: Any) -> int:
+    """How many operations on more than the registers hold: the compiler may put a little aside between them."""
+    own = (
+        eqn.primitive.name not in _ACCESSES and any(bytes_of(var) >= REGISTERS for var in eqn.outvars)
+        for eqn in jaxpr.eqns
+    )
+    return sum(own) + sum(_chains(inner) for eqn in jaxpr.eqns for inner in jaxapi.inner_jaxprs(eqn))
 
 
 def beside_product(size: int) -> int:

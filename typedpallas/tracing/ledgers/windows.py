@@ -66,15 +66,19 @@ def windows(kernel: KernelCall, target: TpuTarget, kept: frozenset[int] | None) 
             return None
         sizes = tuple(int(dim or 0) for dim in shape)
         stretch = _is_one_stretch(sizes, operand.array, bits)
-        if kept is not None and position in kept and stretch:
+        stays = kept is not None and position in kept
+        if stays and stretch and _is_one_stretch(sizes, operand.array, _WORD_BITS):
             continue
-        sure = _is_sure(kernel, operand, number, bits, target, stretch, kept is not None)
-        found.append(Window(operand.name, sizes, bits, buffers(kernel, operand), sure))
+        sure = _is_sure(kernel, operand, number, bits, target, stretch, kept is not None and not stays)
+        found.append(Window(operand.name, sizes, bits, buffers(kernel, operand, target.cores), sure))
     return found
 
 
-def buffers(kernel: KernelCall, operand: Operand) -> tuple[int, int]:
-    """One buffer where the block never moves, two where it does."""
+def buffers(kernel: KernelCall, operand: Operand, cores: int) -> tuple[int, int]:
+    """One buffer where the block never moves, two where it does.
+
+    A chip with several cores shares out a parallel axis: where that leaves each one step, no block moves along it.
+    """
     asked = getattr(operand.mapping.pipeline_mode, "buffer_count", None)
     if asked == 1:
         return 1, 1
@@ -84,8 +88,21 @@ def buffers(kernel: KernelCall, operand: Operand) -> tuple[int, int]:
     reads = any(eqn.primitive.name == "get" for eqn in jaxapi.open_jaxpr(jaxpr).eqns)
     if not axes and not reads:
         return 1, 1
-    known = any(kernel.grid[axis] is not None for axis in axes)
+    shared = _shared_out(kernel, cores)
+    known = any(kernel.grid[axis] is not None for axis in axes - shared)
     return (2, 2) if known else (1, 2)
+
+
+def _shared_out(kernel: KernelCall, cores: int) -> set[int]:
+    """The grid axes that the cores may share out until each has one step; with unknown extents all that are parallel.
+
+    Asked on v4 and v5p, whose two cores are one device: two parallel steps take one buffer for each operand.
+    """
+    if cores == 1:
+        return set()
+    asked = getattr(kernel.compiler_params, "dimension_semantics", None) or ()
+    parallel = {axis for axis, kind in enumerate(asked) if "parallel" in str(getattr(kind, "name", kind)).lower()}
+    return {axis for axis in parallel if axis < len(kernel.grid) and (kernel.grid[axis] or 0) <= cores}
 
 
 def _is_sure(
@@ -122,7 +139,8 @@ def _is_one_stretch(block: Sequence[int], array: Sequence[int] | None, bits: int
     """Whether a block may lie in one piece in an array of tiles: then a kernel works in the array where VMEM has it.
 
     Asked about f32 and bf16 blocks of two and three dims on v5e and 7x: what else is cut out needs its window, even
-    of an array that XLA keeps in VMEM. ``bits``: of an element; tiles have 8 rows, or more of narrow elements.
+    of an array that XLA keeps in VMEM, and so does a last block that leaves the array's tiles. ``bits``: of an
+    element; tiles have 8 rows, or more of narrow elements.
     """
     if array is None or len(array) != len(block):
         return True
@@ -132,7 +150,8 @@ def _is_one_stretch(block: Sequence[int], array: Sequence[int] | None, bits: int
     if len(block) > 1 and whole[-2] > 1:
         cut[-2], whole[-2] = -(-block[-2] // _ROWS), -(-array[-2] // _ROWS)
     first = next((axis for axis, count in enumerate(cut) if count != 1), len(cut))
-    return cut[first + 1 :] == whole[first + 1 :]
+    ends = first == len(cut) or whole[first] % cut[first] == 0
+    return ends and cut[first + 1 :] == whole[first + 1 :]
 
 
 def _is_untouched(kernel: KernelCall, operand: Operand, number: int, array: tuple[int, ...]) -> bool:
