@@ -33,7 +33,9 @@ _UNITS = ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 def save(found: Sequence[Sheet], path: Path) -> None:
     """Write one picture with every sheet, below each other."""
     heights = [_height(sheet) for sheet in found]
-    with matplotlib.rc_context({"svg.fonttype": "none", "font.size": 9, "hatch.linewidth": 0.6}):
+    with matplotlib.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "typedpallas", "font.size": 9, "hatch.linewidth": 0.6}
+    ):
         figure = Figure(figsize=(_ACROSS * _PANEL + 0.6, sum(heights)), layout="constrained")
         parts = figure.subfigures(len(found), 1, height_ratios=heights, squeeze=False)
         for part, sheet in zip(parts[:, 0], found, strict=True):

@@ -48,6 +48,7 @@ from typedpallas.events.operations import (
     Operation,
     Placement,
     Reduced,
+    Turned,
     Value,
     WrappedSum,
 )
@@ -128,6 +129,7 @@ __all__ = [
     "Step",
     "StoreUncommitted",
     "StoredInput",
+    "Turned",
     "UnusedOperand",
     "Value",
     "Visits",
@@ -186,6 +188,7 @@ type Event = (
     | WarpReduction
     | WrappedSum
     | Reduced
+    | Turned
     | IdleAxis
     | PaddedValue
     | BarrierStarved

@@ -113,3 +113,15 @@ class NarrowedSum:
     """Whether each part is a matrix product."""
     result: bool = False
     """Whether the sum is a result of the kernel as it is, and not rounded later."""
+
+
+@record(frozen=True, kw_only=True)
+class Turned:
+    """An operation that needs a value whose last axis lies otherwise in the vector registers."""
+
+    primitive: str
+    what: Literal["column", "mask"]
+    """A value whose last axis lies across rows and is needed along lanes; truth values, the other way round."""
+    dtype: str
+    shape: tuple[int, ...]
+    """In elements."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from typedpallas.chips import GpuTarget
 from typedpallas.events import Applied, Context, Event
-from typedpallas.rules import _random, _refused
+from typedpallas.rules import _positions, _random, _refused
 from typedpallas.rules._kernels import array, module
 from typedpallas.rules.base import Example, Finding, Rule
 
@@ -74,7 +74,7 @@ class PrimitiveNotOnTarget(Rule):
         if event.lowered is False and context.backend is not None:
             backend = _BACKENDS[context.backend]
             yield self._missing(event, backend, f"an operation that {backend} lowers")
-        elif context.backend == "mosaic_tpu" and (form := _random.refused(event)) is not None:
+        elif context.backend == "mosaic_tpu" and (form := _form(event, context)) is not None:
             yield self._form(event, *form)
         elif isinstance(context.target, GpuTarget):
             major = context.target.capability[0]
@@ -129,3 +129,8 @@ class PrimitiveNotOnTarget(Rule):
             found=event.primitive,
             help=_INSTEAD.get(event.primitive, "compute it before or after the kernel, or from other operations"),
         )
+
+
+def _form(event: Applied, context: Context) -> tuple[str, str, str] | None:
+    """What the lowering names and still refuses: expected, found, and what to write instead."""
+    return _random.refused(event) or _positions.refused(event, context)

@@ -24,6 +24,7 @@ from typedpallas.tracing.uses import layouts as uses_layouts
 from typedpallas.tracing.uses import operands as uses_operands
 from typedpallas.tracing.uses import shards as uses_shards
 from typedpallas.tracing.uses import sums as uses_sums
+from typedpallas.tracing.uses import turned as uses_turned
 from typedpallas.tracing.uses import wraps as uses_wraps
 from typedpallas.tracing.walk import KernelCall, kernels
 from typedpallas.tracing.warpgroups import found as async_found
@@ -215,6 +216,7 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
             "the sums": uses_sums.events(kernel),
             "the sums' types": uses_wraps.events(kernel),
             "the reductions": uses_layouts.events(kernel),
+            "what is turned": uses_turned.events(kernel),
             "the grid": uses_grid.events(kernel),
             "the operands": uses_operands.events(kernel),
         }

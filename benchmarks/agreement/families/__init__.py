@@ -18,6 +18,7 @@ from benchmarks.agreement.families.slices import Slices
 from benchmarks.agreement.families.slices_dma import SliceCopies
 from benchmarks.agreement.families.slices_forms import SliceForms
 from benchmarks.agreement.families.spaces import Spaces
+from benchmarks.agreement.families.vectors import Vectors
 
 _ALL = (
     Blocks,
@@ -41,5 +42,6 @@ _ALL = (
     Guarded,
     Ring,
     Constructs,
+    Vectors,
 )
 FAMILIES: dict[str, type[Case]] = {kind.family: kind for kind in _ALL}
