@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mypy.nodes import Expression, FuncItem, ReturnStmt, Statement
+from mypy.nodes import Block, Expression, FuncItem, ReturnStmt, Statement
 from mypy.subtypes import is_subtype
 from mypy.types import CallableType, Instance, Type, get_proper_type
 
@@ -19,7 +19,8 @@ from typedpallas_mypy.facts import ANY, Types
 from typedpallas_mypy.hooks import Hook
 
 _KEPT = 256
-_RETURNS: dict[int, tuple[FuncItem, frozenset[int]]] = {}
+_RETURNS: dict[int, tuple[Block, frozenset[int]]] = {}
+"""By the body: dmypy keeps a function that was edited, and gives it another body."""
 
 
 def judged(hook: Hook) -> Hook:
@@ -50,12 +51,12 @@ def _declared(function: FuncItem | None) -> Instance | None:
 
 def _returns(function: FuncItem) -> frozenset[int]:
     """The ids of the expressions that a function gives back; the last functions are remembered."""
-    known = _RETURNS.get(id(function))
-    if known is None or known[0] is not function:
+    known = _RETURNS.get(id(function.body))
+    if known is None or known[0] is not function.body:
         while len(_RETURNS) >= _KEPT:
             _RETURNS.pop(next(iter(_RETURNS)))
         found = frozenset(id(expression) for expression in _returned(function.body.body))
-        known = _RETURNS[id(function)] = (function, found)
+        known = _RETURNS[id(function.body)] = (function.body, found)
     return known[1]
 
 

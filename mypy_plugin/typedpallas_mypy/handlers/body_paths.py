@@ -144,9 +144,10 @@ class Paths:
         states = self._visit(node.expr, states)
         for op in begun:
             self._do(op, states)
+        early = len(self._returned[-1])
         states = self._visit(node.body, states)
-        for op in begun:
-            self._do(replace(op, act="wait"), states, node)
+        for op in begun:  # also on the way out by ``return``
+            self._do(replace(op, act="wait"), states + self._returned[-1][early:], node)
         return states
 
     def _decorated(self, node: n.Decorator, states: list[State]) -> list[State]:

@@ -178,6 +178,15 @@ def for_a_block(x: X, o: R, b: B, s: S) -> None:
         o[8 * k : 8 * k + 8] = b[k]
 
 
+def left_early(x: X, o: R, b: B, s: S) -> None:
+    o[...] = jnp.zeros_like(o)
+    pltpu.sync_copy(x.at[pl.ds(0, 8)], b.at[0])
+    o[0:8] = b[0]
+    o[8:16] = b[0]
+    with tpu.copy(x.at[pl.ds(0, 8)], b.at[0], s):
+        return
+
+
 def by_a_conditional(x: X, o: R, b: B, s: S) -> None:
     copy = pltpu.make_async_copy(x.at[pl.ds(0, 8)], b.at[0], s)
     copy.start()
@@ -320,6 +329,9 @@ def results(x: jax.Array) -> dict[str, Any]:
         "for_a_block": pl.pallas_call(
             for_a_block, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU
         )(x),
+        "left_early": pl.pallas_call(
+            left_early, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU
+        )(x),
         "by_a_conditional": pl.pallas_call(
             by_a_conditional, OUT, grid=(1,), in_specs=FAR, out_specs=ALL, scratch_shapes=ONE, interpret=ON_CPU
         )(x),
@@ -344,7 +356,14 @@ def results(x: jax.Array) -> dict[str, Any]:
     }
 
 
-HALF_TWICE = ("from_the_step_before", "by_a_conditional", "by_a_method", "reads_its_source", "within_a_pipeline")
+HALF_TWICE = (
+    "left_early",
+    "from_the_step_before",
+    "by_a_conditional",
+    "by_a_method",
+    "reads_its_source",
+    "within_a_pipeline",
+)
 """Kernels that give the first half of what they are given twice."""
 
 
