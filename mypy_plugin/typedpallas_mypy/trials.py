@@ -40,6 +40,11 @@ def may_refute(trials: Iterable[Trial]) -> bool:
     return first is not None and bool(_refuted(first))
 
 
+def may_be_wrong(trials: Iterable[Trial]) -> bool:
+    """Whether a rule has something against some of the sizes."""
+    return any(True for trial in trials for _ in _found(trial))
+
+
 def judge_all(
     api: Any, trials: Iterable[Trial], places: Mapping[str, Place], *, complete: bool, compiled: bool
 ) -> Said:

@@ -18,10 +18,11 @@ from typedpallas.records import record
 from typedpallas.starts import proofs
 from typedpallas.starts.bounds import bounds
 from typedpallas.starts.terms import Term
-from typedpallas_mypy import cases, config, trials, witness
+from typedpallas_mypy import cases, config, report, trials, witness
 from typedpallas_mypy.facts import Types
 from typedpallas_mypy.forms import FREE, Case, Form, NeverRuns, is_simple, sizes
 from typedpallas_mypy.handlers.body_tree import Body
+from typedpallas_mypy.handlers.calls_uses import parts
 from typedpallas_mypy.handlers.slices_noted import Noted, Taken, taken
 from typedpallas_mypy.handlers.slices_reached import Reach
 from typedpallas_mypy.trials import Trial
@@ -88,6 +89,34 @@ def note(api: Any, types: Types, ref: RefFact, node: n.Context, op: Literal["loa
         known.slices[id(node)] = item
         for launch in known.launches.values():
             _judge(api, known, item, launch)
+        if trials.is_thorough() and not known.launches and not _is_handed_on(api.tree.defs, function):
+            _list_open(api, item)
+
+
+def _list_open(api: Any, item: Noted) -> None:
+    """Say where a launch would be needed to tell how the ref lies in memory, if that matters."""
+    shape = tuple(size for size in item.ref.shape or () if size is not None)
+    if len(shape) == len(item.ref.shape or ()) and shape:
+        layout = Layout(shape, tuple(range(len(shape))), shape[-2] if len(shape) > 1 else None)
+        if trials.may_be_wrong(_Slices(item, layout, hinted=True).trials(_hasty(item), ())):
+            report.unknown(
+                api, item.node, "whether this slice is aligned hangs on a launch, and none is in this file"
+            )
+
+
+def _is_handed_on(node: Any, function: n.FuncDef) -> bool:
+    """Whether a function is an argument of some call at or below a node, or decorated: then that may launch it."""
+    if isinstance(node, n.CallExpr) and any(isinstance(a, n.NameExpr) and a.node is function for a in node.args):
+        return True
+    if isinstance(node, n.Decorator) and node.func is function:
+        return True
+    below = node if isinstance(node, list | tuple) else parts(node) if isinstance(node, n.Node) else ()
+    return any(_is_handed_on(part, function) for part in below)
+
+
+def _hasty(item: Noted) -> Op:
+    """What an index is for, before anybody looks at what becomes of a view."""
+    return "copy" if item.op == "view" else item.op
 
 
 def launched(
@@ -112,8 +141,7 @@ def _judge(api: Any, known: _Known, item: Noted, launch: _Launch) -> None:
     if layout is None:
         return
     slices = _Slices(item, layout, launch.hinted)
-    hasty: Op = "copy" if item.op == "view" else item.op
-    if not trials.is_thorough() and not trials.may_refute(slices.trials(hasty, ())):
+    if not trials.is_thorough() and not trials.may_refute(slices.trials(_hasty(item), ())):
         return
     reach = Reach(api, Body(known.function))
     op = reach.use(item.node) if item.op == "view" else item.op
