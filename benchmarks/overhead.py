@@ -10,6 +10,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import argparse
 import functools
 import platform
+import statistics
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
@@ -45,10 +46,16 @@ def launch_rows(rounds: int) -> list[Row]:
 def real(rounds: int) -> str:
     """`tp.check` on grids of all lengths and on the kernels that JAX ships."""
     lines = ["| | trace | trace and lower | `tp.check` | judging adds |", "|---|---|---|---|---|"]
-    for cost in overhead_real.grids(rounds):
+    for cost in (*overhead_real.grids(rounds), *overhead_real.loops(rounds)):
         times = " | ".join(_time(value) for value in (cost.trace, cost.lower, cost.check))
         lines.append(f"| {cost.name} | {times} | {100 * cost.added:.0f}% |")
-    return "\n".join([*lines, "", overhead_real.summary(overhead_real.real(rounds=rounds))])
+    costs = overhead_real.real(rounds=rounds)
+    lines += ["", "| kernels that JAX ships | calls | trace and lower | judging adds |", "|---|---|---|---|"]
+    for name, own in overhead_real.by_class(costs):
+        slow, added = statistics.median(cost.lower for cost in own), sorted(100 * cost.added for cost in own)
+        spread = f"{added[0]:.0f}%" if len(own) == 1 else f"{added[0]:.0f} to {added[-1]:.0f}%"
+        lines.append(f"| {name} | {len(own)} | {_time(slow)} | {spread} |")
+    return "\n".join([*lines, "", overhead_real.summary(costs)])
 
 
 def table(head: Sequence[str], rows: Sequence[Row]) -> str:

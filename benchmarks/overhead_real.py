@@ -25,6 +25,7 @@ from typedpallas import chips
 from typedpallas.compilers.ambient import lowering_platform
 
 STEPS = (16, 1_024, 65_536)
+TURNS = (16, 1_000)
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,16 @@ class Cost:
         return self.check / self.lower
 
 
-def _spent(call: Callable[[], object], rounds: int) -> float:
-    found = []
+def _spent(calls: tuple[Callable[[], object], ...], rounds: int) -> list[float]:
+    """The median time of each of some calls, made in turn, so that a machine busy with other work slows all."""
+    found: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
-        jax.clear_caches()
-        begin = time.process_time()
-        call()
-        found.append(time.process_time() - begin)
-    return statistics.median(found)
+        for call, times in zip(calls, found, strict=True):
+            jax.clear_caches()
+            begin = time.process_time()
+            call()
+            times.append(time.process_time() - begin)
+    return [statistics.median(times) for times in found]
 
 
 def cost(name: str, fn: Callable[..., Any], args: tuple[Any, ...], target: str, rounds: int) -> Cost:
@@ -67,14 +70,15 @@ def cost(name: str, fn: Callable[..., Any], args: tuple[Any, ...], target: str, 
     def lower() -> object:
         return jax.jit(lambda *given: fn(*given)).trace(*args).lower(lowering_platforms=(platform,))
 
-    lower(), tp.check(fn, *args, target=target)
-    return Cost(
-        name,
-        target,
-        lower=_spent(lower, rounds),
-        trace=_spent(lambda: jax.make_jaxpr(lambda *given: fn(*given))(*args), rounds),
-        check=_spent(lambda: tp.check(fn, *args, target=target), rounds),
-    )
+    def trace() -> object:
+        return jax.make_jaxpr(lambda *given: fn(*given))(*args)
+
+    def check() -> object:
+        return tp.check(fn, *args, target=target)
+
+    lower(), check()
+    lowered, traced, checked = _spent((lower, trace, check), rounds)
+    return Cost(name, target, lower=lowered, trace=traced, check=checked)
 
 
 def real(targets: tuple[str, ...] = ("tpu-v5e", "a100"), only: str = "jax/", rounds: int = 3) -> list[Cost]:
@@ -120,6 +124,34 @@ def stepped(steps: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return run, (shape,)
 
 
+def looped(turns: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A sum over the rows of an array by a loop of this many turns, and its operand."""
+    shape = jax.ShapeDtypeStruct((8 * turns, 128), jnp.float32)
+
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+        def add(turn: Any, _: Any) -> None:
+            o_ref[...] += x_ref[pl.ds(8 * turn, 8), :]
+
+        jax.lax.fori_loop(0, turns, add, None)
+
+    def run(x: Any) -> Any:
+        return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32))(x)
+
+    return run, (shape,)
+
+
+def loops(rounds: int = 5) -> list[Cost]:
+    """The same kernel with ever longer loops."""
+    found = []
+    for turns in TURNS:
+        fn, args = looped(turns)
+        with described("tpu-v5e"):
+            found.append(cost(f"a loop of {turns:,} turns", fn, args, "tpu-v5e", rounds))
+    return found
+
+
 def grids(rounds: int = 5) -> list[Cost]:
     """The same kernel over ever larger grids."""
     found = []
@@ -128,6 +160,14 @@ def grids(rounds: int = 5) -> list[Cost]:
         with described("tpu-v5e"):
             found.append(cost(f"a grid of {steps:,} steps", fn, args, "tpu-v5e", rounds))
     return found
+
+
+def by_class(costs: list[Cost]) -> list[tuple[str, list[Cost]]]:
+    """The kernels of one module of JAX's together, from cheap to dear."""
+    found: dict[str, list[Cost]] = {}
+    for one in costs:
+        found.setdefault(one.name.split("/")[1], []).append(one)
+    return sorted(found.items(), key=lambda pair: statistics.median(one.added for one in pair[1]))
 
 
 def summary(costs: list[Cost]) -> str:

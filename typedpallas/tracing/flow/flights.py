@@ -17,16 +17,18 @@ from typedpallas.tracing.flow.state import MANY, Buffer, Count, Element, Flight,
 
 def early(run: Run, eqn: Any, how: Any, buffer: Buffer, region: Region | None) -> None:
     """Whether a buffer is certainly used while a copy that touches it is under way."""
+    number = buffer.number
     for flight in run.state.flights:
-        if buffer not in (flight.target[0], flight.source[0]):
+        if number not in (flight.target[0].number, flight.source[0].number):
             continue
         if not run.guards <= flight.guards or region is None or (how == "copy to" and _adds(eqn, flight)):
             continue
         target, box = flight.target
-        if target == buffer and box is not None and regions.meet(region, box):
+        if target.number == number and box is not None and regions.meet(region, box):
             run.claims.append(Early(how, buffer, "target", flight, run.ids, eqn, _other(run, flight)))
         source, box = flight.source
-        if how in ("store", "copy to") and source == buffer and box is not None and regions.meet(region, box):
+        reaches = how in ("store", "copy to") and source.number == number
+        if reaches and box is not None and regions.meet(region, box):
             run.claims.append(Early(how, buffer, "source", flight, run.ids, eqn, _other(run, flight)))
 
 
