@@ -265,3 +265,32 @@ _KINDS = ("parallel", "arbitrary")
 def test_so_the_compiler_shares_them_out(kind: str, target: str) -> None:
     rows = ledger.every_row(kind, *_two_steps(kind), target)
     assert rows and all(row.inside for row in rows)
+
+
+@pytest.mark.compiler
+def test_buffers_of_scopes_are_counted() -> None:
+    def kernel(x: Any, o: Any) -> None:
+        def outer(a: Any) -> None:
+            a[...] = x[...]
+
+            def inner(b: Any) -> None:
+                pl.loop(0, 4)(lambda i: b.__setitem__((pl.ds(i * 8, 8), slice(None)), a[pl.ds(24 - i * 8, 8), :]))
+                o[...] = b[...] + a[...]
+
+            pl.run_scoped(inner, pltpu.VMEM((32, 128), f32))
+
+        pl.run_scoped(outer, pltpu.VMEM((32, 128), f32))
+
+    array = S((32, 128), f32)
+    run = pl.pallas_call(kernel, grid=(2,), out_shape=array)
+    assert _use((run, (array,)), "tpu-v5e").high >= 4 * 32 * 128 * 4
+    rows = ledger.every_row("scopes", run, (array,), "tpu-v5e")
+    assert rows and all(row.inside for row in rows)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("block", "array"), [((16, 256), (40, 200)), ((16, 128), (20, 128)), ((16, 1), (20, 1))])
+def test_blocks_that_leave_their_array_may_be_free_or_not(block: Any, array: Any) -> None:
+    run, avals = _cut(block, array, f32)
+    rows = ledger.every_row("a cut", run, avals, "tpu-7x")
+    assert rows and all(row.inside for row in rows)

@@ -19,7 +19,7 @@ _TURNING = frozenset(
     {
         *("concatenate", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "dynamic_slice", "gather"),
         *("reshape", "rev", "roll", "sort", "split", "stack", "unstack", "bitcast", "unpack_elementwise"),
-        "pack_elementwise",
+        *("pack_elementwise", "argmax", "argmin"),
     }
 )
 """Operations after which an element is not where it was. Sums, spread columns and turned operands of a product are

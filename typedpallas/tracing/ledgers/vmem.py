@@ -63,7 +63,18 @@ def _scratch(kernel: KernelCall, target: TpuTarget) -> list[MemoryItem] | None:
             if item is None:
                 return None
             found.append(item)
-    return found
+    scoped = [_buffer("a buffer of a scope", aval, sure=False) for aval in _scoped(kernel.jaxpr)]
+    return None if None in scoped else [*found, *(item for item in scoped if item is not None)]
+
+
+def _scoped(jaxpr: Any) -> Iterator[Any]:
+    """The types of what `pl.run_scoped` puts in VMEM, in scopes, branches and loops: all together at most."""
+    for eqn in jaxpr.eqns:
+        for inner in jaxapi.inner_jaxprs(eqn):
+            if eqn.primitive.name == "run_scoped":
+                avals = (var.aval for var in inner.invars)
+                yield from (aval for aval in avals if jaxapi.space_of(aval, "mosaic_tpu") is tpu.VMEM)
+            yield from _scoped(inner)
 
 
 def _temporaries(jaxpr: Any, target: TpuTarget) -> list[MemoryItem]:

@@ -67,7 +67,7 @@ def windows(kernel: KernelCall, target: TpuTarget, kept: frozenset[int] | None) 
         sizes = tuple(int(dim or 0) for dim in shape)
         stretch = _is_one_stretch(sizes, operand.array, bits)
         stays = kept is not None and position in kept
-        if stays and stretch and _is_one_stretch(sizes, operand.array, _WORD_BITS):
+        if stays and stretch and _is_one_stretch(sizes, operand.array, _WORD_BITS) and _ends(sizes, operand.array):
             continue
         sure = _is_sure(kernel, operand, number, bits, target, stretch, kept is not None and not stays)
         found.append(Window(operand.name, sizes, bits, buffers(kernel, operand, target.cores), sure))
@@ -100,9 +100,12 @@ def _shared_out(kernel: KernelCall, cores: int) -> set[int]:
     """
     if cores == 1:
         return set()
+    few = {axis for axis, extent in enumerate(kernel.grid) if (extent or 0) <= cores}
+    if kernel.eqn.params["grid_mapping"].vmapped_dims:
+        return few  # what `jax.vmap` adds is parallel, and stands anywhere
     asked = getattr(kernel.compiler_params, "dimension_semantics", None) or ()
     parallel = {axis for axis, kind in enumerate(asked) if "parallel" in str(getattr(kind, "name", kind)).lower()}
-    return {axis for axis in parallel if axis < len(kernel.grid) and (kernel.grid[axis] or 0) <= cores}
+    return parallel & few
 
 
 def _is_sure(
@@ -139,8 +142,7 @@ def _is_one_stretch(block: Sequence[int], array: Sequence[int] | None, bits: int
     """Whether a block may lie in one piece in an array of tiles: then a kernel works in the array where VMEM has it.
 
     Asked about f32 and bf16 blocks of two and three dims on v5e and 7x: what else is cut out needs its window, even
-    of an array that XLA keeps in VMEM, and so does a last block that leaves the array's tiles. ``bits``: of an
-    element; tiles have 8 rows, or more of narrow elements.
+    of an array that XLA keeps in VMEM. ``bits``: of an element; tiles have 8 rows, or more of narrow elements.
     """
     if array is None or len(array) != len(block):
         return True
@@ -149,9 +151,19 @@ def _is_one_stretch(block: Sequence[int], array: Sequence[int] | None, bits: int
     cut, whole = ([-(-extent // step) for extent, step in zip(part, steps, strict=True)] for part in (block, array))
     if len(block) > 1 and whole[-2] > 1:
         cut[-2], whole[-2] = -(-block[-2] // _ROWS), -(-array[-2] // _ROWS)
+    cut = [min(pair) for pair in zip(cut, whole, strict=True)]
     first = next((axis for axis, count in enumerate(cut) if count != 1), len(cut))
-    ends = first == len(cut) or whole[first] % cut[first] == 0
-    return ends and cut[first + 1 :] == whole[first + 1 :]
+    return cut[first + 1 :] == whole[first + 1 :]
+
+
+def _ends(block: Sequence[int], array: Sequence[int] | None) -> bool:
+    """Whether no block leaves its array's tiles: one that does may need its window, or not."""
+    if array is None or len(array) != len(block):
+        return False
+    steps = (*(1,) * (len(block) - 2), *((_ROWS,) if len(block) > 1 else ()), _LANES)
+    return not any(
+        -(-whole // step) % -(-size // step) for size, whole, step in zip(block, array, steps, strict=True)
+    )
 
 
 def _is_untouched(kernel: KernelCall, operand: Operand, number: int, array: tuple[int, ...]) -> bool:
