@@ -132,7 +132,8 @@ def _judge_index_map(api: Any, source: Source, site: Site, part: Part, ref: RefF
     results = index_map.results if block is not None else None
     rank = len(block or ())
     array = part.array.shape if part.array is not None else None
-    on_tpu = ref.space is not None and ref.space.machine == "tpu"
+    in_blocks = all(dim.blocked for dim in block or ())  # the map of a `pl.Element` gives elements
+    on_tpu = ref.space is not None and ref.space.machine == "tpu" and in_blocks
     event = IndexMap(
         name=ref.name,
         role="out" if part.role == "out" else "in",

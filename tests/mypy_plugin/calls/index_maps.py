@@ -91,6 +91,8 @@ def offsets() -> None:
         out_shape=jax.ShapeDtypeStruct((32, 128), jnp.float32),
     )
     pl.pallas_call(on_tpu, jax.ShapeDtypeStruct((30, 128), jnp.float32), grid=(4,), in_specs=[block], out_specs=block)
+    elements = pl.BlockSpec((pl.Element(8), pl.Element(128)), lambda i: (i * 8, 0))
+    pl.pallas_call(on_tpu, jax.ShapeDtypeStruct((32, 128), jnp.float32), grid=(4,), in_specs=[block], out_specs=elements)
 
 
 def helper(x_ref, o_ref):
