@@ -1,11 +1,15 @@
 """Kernels that send to other devices of a ring of four: right ones, and ones that are wrong in one way.
 
 Run as a program it runs the kernels that are named in JAX's TPU interpret mode on four CPU devices, and prints what
-they give, whether there was a race, and which semaphores were left.
+it says of them.
 """
 
+import contextlib
+import io
+import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -278,19 +282,23 @@ def all_around_in_a_loop(x, o, slots, sent, received, room, done):
 
 
 def main(names: list[str]) -> None:
-    """Run kernels in interpret mode."""
+    """Run kernels in interpret mode; print by name what it says of each, and whether there was a race, as JSON."""
     from jax._src.pallas.mosaic.interpret import interpret_pallas_call as interpreter
 
     x = jnp.arange(X.size, dtype=jnp.float32).reshape(X.shape)
+    told = {}
     for name in names:
-        try:
-            mode = pltpu.InterpretParams(detect_races=True, dma_execution_mode="eager")
-            jax.block_until_ready(jax.jit(lambda x, k=KERNELS[name], mode=mode: k.run(x, mode))(x))
-            raced = interpreter.races is not None and interpreter.races.races_found
-        except jax.errors.JaxRuntimeError as error:
-            raced = "RACE DETECTED" in str(error)
-        print(f"{name}: race={raced}", flush=True)
+        mode = pltpu.InterpretParams(detect_races=True, dma_execution_mode="eager")
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            try:
+                jax.block_until_ready(jax.jit(lambda x, k=KERNELS[name], mode=mode: k.run(x, mode))(x))
+                time.sleep(0.5)  # Devices say what they left after their results are there.
+                raced = interpreter.races is not None and bool(interpreter.races.races_found)
+            except jax.errors.JaxRuntimeError as error:
+                raced = "RACE DETECTED" in str(error)
+        told[name] = f"{said.getvalue()} race={raced}"
         pltpu.reset_tpu_interpret_mode_state()
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typedpallas.diagnostics import Place
 from typedpallas.events import Context, GarbageResult
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.flow import cases as flow_cases
+from typedpallas.tracing.flow import outside as flow_outside
 from typedpallas.tracing.flow import padding as flow_padding
 from typedpallas.tracing.flow import said as flow_said
 from typedpallas.tracing.flow.claims import Claim, Early, Garbage, Hang, Left
@@ -62,6 +63,8 @@ def events(kernel: KernelCall, context: Context) -> Iterator[Located]:
     found = _walked(kernel, extents, [0] * len(extents), tables)
     yield from _located(kernel, found, None)
     yield from _in_cases(kernel, extents, tables, found)
+    if found.grid is not None:
+        yield from flow_outside.events(kernel, found.grid.run)
     if found.claims or not isinstance(context.target, TpuTarget) or context.target.cores < 2:
         return
     for axis in _split(kernel, extents):

@@ -95,7 +95,7 @@ def _access(run: Run, eqn: Any, plan: Plan, frame: Frame) -> Sequence[Bound]:
     if span is not None:
         loaded = _masked(loaded, read(frame, other) if other is not None else None, span, eqn.outvars[0].aval.shape)
     if value is None:
-        entry = _entry(run, buffer, region) if mask is None else None
+        entry = _entry(run, eqn, buffer, region) if mask is None else None
         if run.naming is not None and mask is None and exact(entry) is None and eqn.outvars[0].aval.shape == ():
             return [_named(run, eqn, buffer, region, replace(loaded, number=entry))]
         return [loaded if entry is None else replace(loaded, number=entry)]
@@ -122,12 +122,16 @@ def _is_meant(run: Run, eqn: Any, frame: Frame) -> bool:
     return True
 
 
-def _entry(run: Run, buffer: Buffer, region: Region | None) -> Number:
+def _entry(run: Run, eqn: Any, buffer: Buffer, region: Region | None) -> Number:
     """What a load of one scalar gets of a table whose contents are known."""
     table = run.tables.get(buffer.number)
     if table is None or region is None or region.count != 1:
         return None
     starts = [side.start for side in region.sides]
+    for axis, start in enumerate(starts) if not run.guards else ():
+        number = exact(start)
+        if number is not None and not 0 <= number < buffer.shape[axis]:
+            run.outside.setdefault((id(eqn), axis), (eqn, number, run.ids))
     if any(start is None or start[0] < 0 for start in starts):
         return None
     part = table[tuple(slice(start[0], start[1] + 1) for start in starts if start is not None)]

@@ -80,6 +80,8 @@ class Run:
     """Inputs of a GPU's program whose windows end where their arrays end: a load may go on behind that."""
     tables: dict[int, Any] = field(default_factory=dict)
     """Scalars fetched ahead whose contents are known, as arrays of int64, by the numbers of their buffers."""
+    outside: dict[tuple[int, int], tuple[Any, int, Ids]] = field(default_factory=dict)
+    """By load of one entry of a known table and axis: an index that the table does not have, and its step."""
     written: set[int] = field(default_factory=set)
     """Buffers that something is stored to."""
     undecided: bool = False
@@ -183,6 +185,8 @@ class Run:
         held = self.state.cells
         for var in step.read:
             bound = frame.get(var, PLAIN)
+            if self.tables and bound.buffer is not None and bound.buffer.number in self.tables:
+                return False
             if cells.worst(bound.cells if bound.buffer is None else held.get(bound.buffer.number, cells.MAYBE)):
                 return False
         reached = [frame[step.eqn.invars[k]].buffer for k in step.calm.masked]
