@@ -88,8 +88,32 @@ class _Anywhere(Context):
         return object.__getattribute__(self, name)
 
 
-def _findings(event: Event, facts: Facts) -> list[tuple[Finding, tuple[str, ...]]]:
-    """What is refuted, each with the targets on which it is; no targets if it is wrong everywhere."""
+type Found = list[tuple[Finding, tuple[str, ...]]]
+"""What is refuted, each with the targets on which it is; no targets if it is wrong everywhere."""
+
+_MOST_KEPT = 20_000
+_FINE: set[object] = set()
+"""What rules had nothing against. Kernels do the same things again and again, and nearly all of them right."""
+
+
+def _findings(event: Event, facts: Facts) -> Found:
+    key = (event, tuple(facts.multiples.items()), config.targets())
+    try:
+        if facts.lows or facts.highs:
+            return _judged(event, facts)
+        if key in _FINE:
+            return []
+    except TypeError:  # the event holds a list or a mapping
+        return _judged(event, facts)
+    found = _judged(event, facts)
+    if not found:
+        if len(_FINE) >= _MOST_KEPT:
+            _FINE.clear()
+        _FINE.add(key)
+    return found
+
+
+def _judged(event: Event, facts: Facts) -> Found:
     targets = targets_of(event)
     if not targets:
         context = Context(facts=facts)

@@ -20,7 +20,7 @@ from typedpallas_mypy import report, version
 
 version.source_hash = lambda: os.environ["SOURCE_HASH"]
 if os.environ["RULES"] == "none":
-    rules.judge = lambda event, context: iter(())
+    rules.judging = lambda event: ()
 
 from typedpallas_mypy.plugin import plugin
 """
