@@ -82,18 +82,21 @@ def sizes(shape: tuple[int | None, ...] | None) -> Shape | None:
 
 
 def _walk(jaxpr: Any, scope: _Scope) -> Iterator[Located]:
+    needed = {id(eqn) for eqn in uses_data.needed(jaxpr)}
     for eqn in jaxpr.eqns:
         name, on_data = eqn.primitive.name, uses_data.depends(eqn, scope.data)
+        gone = uses_data.vanishes(eqn)
+        computed = on_data and gone is None and id(eqn) in needed
         place = functools.partial(scope.place_of, eqn)
         if name in _ACCESSES:
             yield from _access(eqn, scope, place)
         else:
-            kind = None if name in _CONTROL else _kind(eqn, on_data)
-            yield Located(functools.partial(_applied, eqn, scope, on_data), place, scope.kernel, kind)
+            kind = None if name in _CONTROL else _kind(eqn, computed)
+            yield Located(functools.partial(_applied, eqn, scope, computed), place, scope.kernel, kind)
         if name in _COPIES:
             for event in _COPIES[name](eqn, scope.refs):
                 yield Located(event, place, scope.kernel)
-        if on_data:
+        if on_data and gone != "constant":
             scope.data.update(eqn.outvars)
         if name not in _WITH_FUNCTION:
             for inner in jaxapi.inner_jaxprs(eqn):

@@ -222,6 +222,11 @@ def is_literal(atom: Any) -> bool:
     return hasattr(atom, "val")
 
 
+def literal_value(atom: Any) -> Any:
+    """The number that an operand is, if it is one number written into the equation; else none."""
+    return atom.val if is_literal(atom) and np.ndim(atom.val) == 0 else None
+
+
 def is_variable(part: Any) -> bool:
     """Whether a part of an index is a variable of the jaxpr, not a constant."""
     return hasattr(part, "aval") and not hasattr(part, "val")

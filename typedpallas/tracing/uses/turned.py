@@ -12,6 +12,7 @@ from typedpallas.events import Turned
 from typedpallas.tracing import jaxapi
 from typedpallas.tracing.grid import indices as grid_indices
 from typedpallas.tracing.located import Located
+from typedpallas.tracing.uses import data as uses_data
 from typedpallas.tracing.walk import KernelCall
 
 type Lies = Literal["lanes", "column", "anyhow"] | None
@@ -52,7 +53,7 @@ class _Walk:
 
     def _body(self, jaxpr: Any, lies: dict[Any, Lies]) -> list[Lies]:
         """How the results of a body lie."""
-        for eqn in _needed(jaxpr):
+        for eqn in uses_data.needed(jaxpr):
             lies.update(zip(eqn.outvars, self._results(eqn, lies), strict=False))
         return [_of(atom, lies) for atom in jaxpr.outvars]
 
@@ -169,18 +170,6 @@ class _Walk:
         shape = tuple(int(extent) for extent in _shape(atom))
         event = Turned(primitive=eqn.primitive.name, what=what, dtype=jaxapi.dtype_name(atom.aval) or "", shape=shape)
         self._found.append(Located(event, jaxapi.place(eqn), self._kernel.name))
-
-
-def _needed(jaxpr: Any) -> list[Any]:
-    """The equations that something hangs on: compilers drop the others."""
-    used = {atom for atom in jaxpr.outvars if not jaxapi.is_literal(atom)}
-    kept = []
-    for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or any(var in used for var in eqn.outvars):
-            used.update(atom for atom in eqn.invars if not jaxapi.is_literal(atom))
-            if eqn.primitive.name != "get" or any(var in used for var in eqn.outvars):
-                kept.append(eqn)
-    return kept[::-1]
 
 
 def _shape(atom: Any) -> tuple[int, ...]:
