@@ -61,7 +61,7 @@ USE = "k_slots[slot], v_slots[slot]"
 EACH = "        for copy in self._copies(step, source, slot, arrived):\n            copy.wait()"
 DECODING = Kernel(
     paged_attention,
-    (queries(2), PAGES, PAGES, numbers([[1, 4, 2, 3], [0, 0, 0, 0]]), numbers([100, 0])),
+    (queries(2), PAGES, PAGES, numbers([[1, 4, 2, 3, 5, 7, 6], [0] * 7]), numbers([100, 0])),
     {"pages_per_step": 2},
     {
         "a wait is dropped": ((WAIT, ""),),
