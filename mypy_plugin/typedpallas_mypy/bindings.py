@@ -14,9 +14,12 @@ from mypy.nodes import (
     ClassDef,
     Decorator,
     Expression,
+    ExpressionStmt,
     ForStmt,
     FuncDef,
     IfStmt,
+    Import,
+    ImportFrom,
     ListExpr,
     Lvalue,
     MatchStmt,
@@ -24,6 +27,8 @@ from mypy.nodes import (
     NameExpr,
     OperatorAssignmentStmt,
     OverloadedFuncDef,
+    PassStmt,
+    ReturnStmt,
     StarExpr,
     Statement,
     SymbolNode,
@@ -67,14 +72,15 @@ def _read(tree: MypyFile) -> _File:
     if kept is not None and kept.tree is tree:
         return kept
     assigned = list(_of_all(tree.defs))
+    named = [pair for target, value in assigned for pair in _names(target, value)]
     found: Bindings = {}
-    for target, value in assigned:
-        for name, bound in _names(target, value):
-            found.setdefault(name, []).append(bound)
+    for name, bound in named:
+        found.setdefault(name, []).append(bound)
+    several = {name for name, bound in found.items() if len(bound) > 1}
     twice = {
         id(value)
         for target, value in assigned
-        if value is not None and any(len(found[name]) > 1 for name, _ in _names(target, value))
+        if several and value is not None and any(name in several for name, _ in _names(target, value))
     }
     while len(_CACHE) >= _KEPT:
         _CACHE.pop(next(iter(_CACHE)))
@@ -94,18 +100,25 @@ def definition(api: Any, expression: Expression) -> Expression:
     return expression
 
 
-def _names(target: Lvalue, value: Expression | None) -> Iterator[tuple[SymbolNode, Expression | None]]:
+def _names(target: Lvalue, value: Expression | None) -> Sequence[tuple[SymbolNode, Expression | None]]:
+    if isinstance(target, NameExpr):
+        return ((target.node, value),) if isinstance(target.node, Var) else ()
     if isinstance(target, TupleExpr | ListExpr):
-        for item in target.items:
-            yield from _names(item, None)
-    elif isinstance(target, StarExpr):
-        yield from _names(target.expr, None)
-    elif isinstance(target, NameExpr) and isinstance(target.node, Var):
-        yield target.node, value
+        return [pair for item in target.items for pair in _names(item, None)]
+    return _names(target.expr, None) if isinstance(target, StarExpr) else ()
+
+
+_BINDS_NOTHING = frozenset({ExpressionStmt, Import, ImportFrom, PassStmt, ReturnStmt})
 
 
 def _of_all(statements: Sequence[Statement]) -> Iterator[tuple[Lvalue, Expression | None]]:
     for statement in statements:
+        if type(statement) in _BINDS_NOTHING:
+            continue
+        if type(statement) is AssignmentStmt:
+            for target in statement.lvalues:
+                yield target, statement.rvalue
+            continue
         yield from _own(statement)
         for block in blocks(statement):
             yield from _of_all(block.body)
@@ -113,10 +126,7 @@ def _of_all(statements: Sequence[Statement]) -> Iterator[tuple[Lvalue, Expressio
 
 def _own(statement: Statement) -> Iterator[tuple[Lvalue, Expression | None]]:
     """What a statement itself binds."""
-    if isinstance(statement, AssignmentStmt):
-        for target in statement.lvalues:
-            yield target, statement.rvalue
-    elif isinstance(statement, OperatorAssignmentStmt):
+    if isinstance(statement, OperatorAssignmentStmt):
         yield statement.lvalue, None
     elif isinstance(statement, ForStmt):
         yield statement.index, None
