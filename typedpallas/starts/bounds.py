@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 
-from typedpallas.starts.terms import Term, truncated
+from typedpallas.starts.terms import Term, folded, truncated
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,8 @@ type Bounds = MutableMapping[Term, Range]
 
 
 def bounds(term: Term, known: Bounds) -> Range:
-    """The range of a term; ``known`` is filled on the way, so deep terms cost one visit for each part."""
-    todo = [term]
-    while todo:
-        last = todo[-1]
-        missing = [arg for arg in last.args if arg not in known]
-        if last not in known and missing:
-            todo.extend(missing)
-            continue
-        todo.pop()
-        if last not in known:
-            known[last] = _of(last, [known[arg] for arg in last.args])
-    return known[term]
+    """The range of a term; ``known`` is filled on the way."""
+    return folded(term, known, _of)
 
 
 def _of(term: Term, args: list[Range]) -> Range:

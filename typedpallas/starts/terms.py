@@ -5,7 +5,7 @@ Arithmetic follows `jax.lax`: division truncates, and so does the remainder.
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 type Operation = str
@@ -81,18 +81,7 @@ class Terms:
 
     def replaced(self, term: Term, leaf: Leaf, value: int) -> Term:
         """The term with a number for one of the values that it depends on."""
-        made: dict[Term, Term] = {}
-        todo = [term]
-        while todo:
-            last = todo[-1]
-            missing = [arg for arg in last.args if arg not in made]
-            if last not in made and missing:
-                todo.extend(missing)
-                continue
-            todo.pop()
-            if last not in made:
-                made[last] = self._again(last, [made[arg] for arg in last.args], leaf, value)
-        return made[term]
+        return folded(term, {}, lambda last, args: self._again(last, args, leaf, value))
 
     def _again(self, term: Term, args: "list[Term]", leaf: Leaf, value: int) -> Term:
         if term.leaf is leaf:
@@ -176,6 +165,24 @@ class Terms:
         if which.const is not None:
             return chosen if which.const else otherwise
         return chosen if chosen is otherwise else None
+
+
+def folded[T](term: Term, known: MutableMapping[Term, T], of: Callable[[Term, list[T]], T]) -> T:
+    """What ``of`` makes of a term and of what its parts came to; ``known`` is filled on the way.
+
+    Deep terms cost one visit for each part, and no recursion.
+    """
+    todo = [term]
+    while todo:
+        last = todo[-1]
+        missing = [arg for arg in last.args if arg not in known]
+        if last not in known and missing:
+            todo.extend(missing)
+            continue
+        todo.pop()
+        if last not in known:
+            known[last] = of(last, [known[arg] for arg in last.args])
+    return known[term]
 
 
 def leaves(*terms: Term) -> "Iterator[Leaf]":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from typedpallas.starts.terms import OPERATIONS, Leaf, Term, leaves
+from typedpallas.starts.terms import OPERATIONS, Leaf, Term, folded, leaves
 
 type Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 type Bools = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -100,17 +100,7 @@ def _some(leaf: Leaf) -> Iterator[int]:
 
 
 def _value(term: Term, points: Mapping[int, Ints], values: dict[Term, Ints]) -> Ints:
-    todo = [term]
-    while todo:
-        last = todo[-1]
-        missing = [arg for arg in last.args if arg not in values]
-        if last not in values and missing:
-            todo.extend(missing)
-            continue
-        todo.pop()
-        if last not in values:
-            values[last] = _computed(last, [values[arg] for arg in last.args], points)
-    return values[term]
+    return folded(term, values, lambda last, args: _computed(last, args, points))
 
 
 def _computed(term: Term, args: list[Ints], points: Mapping[int, Ints]) -> Ints:
