@@ -94,15 +94,6 @@ def _padded(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     return cells.narrow(codes)
 
 
-def _accumulated(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
-    part, axis = cells.computed(parts[0]), eqn.params["axis"]
-    if isinstance(part, int):
-        return part
-    if eqn.params["reverse"]:
-        return cells.slim(np.flip(np.maximum.accumulate(np.flip(part, axis), axis=axis), axis))
-    return cells.slim(np.maximum.accumulate(part, axis=axis))
-
-
 def _joined(eqn: Any, parts: Sequence[Cells], facts: Facts) -> Cells:
     if all(isinstance(part, int) for part in parts) and len({*parts}) == 1:
         return parts[0]
