@@ -227,9 +227,6 @@ def module(listed: list[str]) -> tuple[str, dict[int, str]]:
     return text, where
 
 
-_BLOCK = re.compile(r"typedpallas\._static\.Block\[")
-
-
 def revealed(message: str) -> list[tuple[tuple[int | None, ...] | None, str | None]] | None:
     """The blocks in mypy's note of a revealed type as (shape under `SIZES`, element type); none if it has none."""
     text = re.search(r'Revealed type is "(.*)"', message)

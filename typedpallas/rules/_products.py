@@ -12,7 +12,6 @@ SWIZZLES = (128, 64, 32)
 """Bytes, as Mosaic GPU offers them; it takes the largest that divides what the operands have in their minor dim."""
 ROWS = 8
 """Rows of a tile that the matrix unit reads at once."""
-_NARROW = ("float8_e4m3fn", "float8_e5m2")
 SUMS: dict[str, tuple[str, ...]] = {
     "float16": ("float32", "float16"),
     "bfloat16": ("float32",),
